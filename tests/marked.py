@@ -10,7 +10,7 @@ from turnwise.wings import OWN
 
 ALGORITHMS = {
     name
-    for kind in ("algorithm", "estimator", "rollout")
+    for kind in ("algorithm", "estimator", "extension", "rollout")
     for name in OWN["algorithms"][kind].split()
 } | {"self_teacher_coefficient", "feedback_teacher_coefficient"}
 WING = pytest.mark.wing("algorithms")

@@ -40,8 +40,10 @@ class Need:
     POLICY_LOSS = "a policy loss"
     RESTORABLE = "episodes that go on from the middle"
     REWARDS_0_AND_1 = "rewards of 0 and 1"
+    REWARDS_ALONE = "advantages of the rewards alone"
     REWARDS_FROM_0 = "rewards of 0 and more"
     SAMPLED_PROBABILITIES = "the probabilities that tokens were drawn with"
+    SECOND_MODEL = "the place of the second model"
     SERVERS = "servers of vLLM"
     SERVERS_HERE = "servers on this machine"
     SHAPED_REWARDS = "rewards that a penalty is taken off"
@@ -56,6 +58,7 @@ class Need:
     TURNS_UNDER_WAY = "turns under way while weights change"
     WHOLE_BATCH = "all episodes of the batch"
     WHOLE_ROWS = "rows that are computed whole"
+    WHOLE_VOCABULARY = "tokens sampled from the whole vocabulary"
     WORDS = "observations in words"
 
 

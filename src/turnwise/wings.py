@@ -33,7 +33,8 @@ OWN: dict[str, dict[str, str]] = {
             "arpo arpo_soft counterfactual distillation gigpo hca hcapo information_gain mt_grpo "
             "otb process_rloo remax tree_grpo"
         ),
-        "objective": "accepted_clip centred ipo kpop observed_clip replayed_clip",
+        "extension": "acceptance fresh_replay world_model",
+        "objective": "centred ipo kpop",
         "rollout": "entropy_branches greedy random_branches turn_replays",
         "signal": (
             "acceptance feedback_teacher hindsight information_gain process_rewards replay "

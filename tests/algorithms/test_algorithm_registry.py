@@ -157,7 +157,9 @@ def test_overrides_replace_choices() -> None:
 OFF = "needs rewards that a penalty is taken off, and estimator {} of algorithm {} cannot have any"
 OFF_KL = OFF.replace("a penalty", "a KL penalty")
 WHOLE = "needs all episodes of the batch, and {} of algorithm gdpo leaves some out"
-PLACE = "needs {}, and self_teacher_coefficient of algorithm {} has the place of the second model"
+PLACE = "needs the place of the second model, and {} of algorithm {} has it"
+TEACHER = PLACE.format("self_teacher_coefficient", "{}")
+REPLAYED, ACCEPTED = {"extension": "fresh_replay"}, {"extension": "acceptance"}
 OVERLONG, IN_REWARD = {"reward_shaping": "overlong"}, {"kl_reward_coefficient": 0.1}
 SENSELESS: list[tuple[str, dict[str, Any], str]] = [
     ("grop", {}, "did you mean 'grpo'"),
@@ -171,6 +173,7 @@ SENSELESS: list[tuple[str, dict[str, Any], str]] = [
     ("grpo", {"clip_low": -0.1}, "a number of 0 or more"),
     ("ppo", {"decay": 1.1}, "a number from 0 to 1"),
     ("pass_at_k", {"k": 2.5}, "a whole number of 1 or more"),
+    ("pass_at_k", {"k": float("inf")}, "a whole number of 1 or more"),
     ("grpo", {"kl_coefficient": -1}, "a number of 0 or more"),
     ("grpo", {"length": 512}, "length goes with aggregation = 'constant'"),
     ("grpo", {"cap": 2.0}, "cap goes with correction = 'truncated', but correction is 'bypass'"),
@@ -215,9 +218,17 @@ SENSELESS: list[tuple[str, dict[str, Any], str]] = [
     ("sdpo", {"self_teacher_coefficient": 0}, "nothing would be learned"),
     ("sdpo", {"objective": "cispo"}, "objective is of the policy loss, and estimator none"),
     ("sdpo", {"clip_high": 0.3}, "clip_high is of the policy loss"),
-    ("ppo", {"self_teacher_coefficient": 1}, PLACE.format("a critic", "ppo")),
-    ("hero", {"self_teacher_coefficient": 1}, PLACE.format("a feedback teacher", "hero")),
-    ("prime", {"self_teacher_coefficient": 1}, PLACE.format("process rewards", "prime")),
+    ("ppo", {"self_teacher_coefficient": 1}, TEACHER.format("ppo")),
+    ("hero", {"self_teacher_coefficient": 1}, TEACHER.format("hero")),
+    ("prime", {"self_teacher_coefficient": 1}, TEACHER.format("prime")),
+    ("grpo", {"self_teacher_coefficient": 1} | REPLAYED, TEACHER.format("grpo")),
+    ("ppo", REPLAYED, PLACE.format("extension fresh_replay", "ppo")),
+    ("score_centering", REPLAYED, PLACE.format("extension fresh_replay", "score_centering")),
+    ("echo", {"estimator": "none"} | REPLAYED, "needs a policy loss, and estimator none of alg"),
+    ("echo", {"extension": "world_model"}, "needs observations that no other term trains, and obs"),
+    ("otb", ACCEPTED, "needs advantages of the rewards alone, and estimator otb of algorithm otb"),
+    ("starpo", ACCEPTED, "needs advantages of the rewards alone, and kl_reward_coefficient adds"),
+    ("grpo", {"replayed": 1} | ACCEPTED, "replayed goes with extension = 'fresh_replay', but ext"),
     ("grpo", {"critc": {"kind": "head"}}, "unknown algorithm option 'critc': did you mean 'c"),
     ("grpo", {"nam": "mine"}, "unknown algorithm option 'nam': did you mean 'name'"),
 ]

@@ -60,7 +60,7 @@ def test_a_loss_on_observations_is_told(tmp_path: Path) -> None:
     folder.write_trajectories("step-000001", make_groups([[1.0]]))
     rows = read_rows(folder.trajectory_file("step-000001"))
     show_rows(console, folder.path, "step-000001", rows)
-    assert "are predicted in a loss of their own (observed_clip)" in console.export_text()
+    assert "are predicted in a loss of their own (world_model)" in console.export_text()
 
 
 def test_the_other_files_are_listed(tmp_path: Path) -> None:

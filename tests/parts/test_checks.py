@@ -123,6 +123,20 @@ CONTRADICTIONS: list[tuple[str, str]] = [
         "algorithm.name=sdpo learning.mask_observations=false",
         needs(Need.POLICY_LOSS, "estimator none of algorithm sdpo"),
     ),
+    (
+        "algorithm.name=paw learning.mask_observations=false",
+        needs(Need.OBSERVATIONS, "extension world_model of algorithm paw"),
+    ),
+    (
+        "algorithm.extension=fresh_replay rollout.top_p=0.9",
+        needs(Need.WHOLE_VOCABULARY, "rollout.top_k, top_p or min_p"),
+    ),
+    (
+        "algorithm.name=mipu train.max_staleness=1 engine.deterministic=false",
+        needs(Need.STILL_POLICY, "train.max_staleness = 1"),
+    ),
+    ("algorithm.name=mipu cluster.learners=2", needs(Need.ONE_LEARNER, "cluster.learners")),
+    (f"algorithm.name=mipu {REFINED}", "needs acceptance, and judge.refinement"),
     ("sft.steps=1 sft.demonstrations.behaviours={faithfull=1}", "did you mean 'faithful'"),
     ("sft.steps=1", "give at least one behaviour a positive share"),
     ("sft.steps=1 sft.demonstrations.behaviours={faithful=0}", "behaviour a positive share"),

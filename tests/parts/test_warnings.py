@@ -24,6 +24,11 @@ def test_ratios_to_an_older_sampler_are_not_one(made: Made) -> None:
     assert len(warnings_of(*made(f"algorithm.name=sapo {corrected}"))) == 1
 
 
+@pytest.mark.wing("algorithms")
+def test_ratios_of_earlier_trajectories_are_not_one(made: Made) -> None:
+    assert warnings_of(*made("algorithm.name=gspo algorithm.extension=fresh_replay")) == []
+
+
 def test_a_run_is_told_when_nothing_corrects_for_age(made: Made) -> None:
     stale = "algorithm.name=gspo train.max_staleness=1 engine.deterministic=false"
     two = f"{stale} learning.updates_per_step=2"

@@ -90,24 +90,10 @@ def test_environments_have_teachers_of_their_own(recipe: Path, tmp_path: Path) -
             assert (f"teacher/{name}/reverse_kl" in line) is (share is not None)
 
 
-@pytest.mark.parametrize(
-    ("overrides", "message"),
-    [
-        (["algorithm.name=arpo", f"environment.name={FAKES}:Letters"], r"has no snapshot\(\)"),
-        (
-            ["algorithm.name=mipu", "train.max_staleness=1", "engine.deterministic=false"],
-            "tests each update on episodes of",
-        ),
-        (["algorithm.name=mipu", "algorithm.estimator=otb"], "compares rewards alone"),
-    ],
-    ids=["snapshots", "staleness", "estimator"],
-)
-def test_what_cannot_work_is_refused(
-    recipe: Path, tmp_path: Path, overrides: list[str], message: str
-) -> None:
+def test_what_cannot_work_is_refused(recipe: Path, tmp_path: Path) -> None:
     folder = RunFolder.new(tmp_path / "run")
-    with pytest.raises(ConfigError, match=message):
-        prepared(recipe, folder, *overrides)
+    with pytest.raises(ConfigError, match=r"has no snapshot\(\)"):
+        prepared(recipe, folder, "algorithm.name=arpo", f"environment.name={FAKES}:Letters")
     assert not folder.path.exists()
 
 

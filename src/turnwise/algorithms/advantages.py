@@ -134,7 +134,7 @@ def grpo(groups: Groups) -> list[list[Credit]]:
     "gdpo",
     "named parts of the reward z-scored in the group, their weighted sum in the batch "
     "(arXiv 2601.05242)",
-    conditions=[Need.WHOLE_BATCH],
+    conditions=[Need.NAMED_REWARDS, Need.WHOLE_BATCH],
     traits=(Trait.NO_SHAPING, Trait.NO_PENALTY, Trait.NAMED_REWARDS),
 )
 def gdpo(groups: Groups, *, reward_weights: Mapping[str, float]) -> list[list[Credit]]:

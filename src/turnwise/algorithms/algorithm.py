@@ -4,25 +4,11 @@ Next: `algorithms/outcome_advantages.py`.
 """
 
 from collections.abc import Callable, Mapping
-from dataclasses import dataclass, field
+from dataclasses import dataclass, field, fields
 from functools import cached_property, partial
 from typing import Any
 
 from turnwise.algorithms.parts import BYPASS, PARTS, SELF_TEACHERS, Number, Part, Requirement, Trait
-
-COEFFICIENTS = {
-    "kl_coefficient": Number(0.0),
-    "kl_reward_coefficient": Number(0.0),
-    "kl_target": Number(0.0),
-    "kl_horizon": Number(10_000.0, 1.0),
-    "entropy_coefficient": Number(0.0),
-    "observation_coefficient": Number(0.0),
-    "demonstration_coefficient": Number(0.0),
-    "success_coefficient": Number(0.0),
-    "self_teacher_coefficient": Number(0.0),
-    "feedback_teacher_coefficient": Number(0.0),
-}
-"""Numbers that belong to no part."""
 
 
 @dataclass(frozen=True)
@@ -53,6 +39,8 @@ class Algorithm:
     """Weights for samples of another policy."""
     divergence: str = "k3"
     """Estimator of the divergence from the reference, on sampled tokens."""
+    extension: str = "none"
+    """An addition to the objective, such as learning from earlier trajectories, too."""
     rollout: str = "independent"
     """The way in which groups are played."""
     kl_coefficient: float = 0.0
@@ -62,7 +50,7 @@ class Algorithm:
     PPO's place for the KL term, which estimators carry back. One of the two is 0."""
     kl_target: float = 0.0
     """The mean divergence per token, in nats, that the coefficient is adapted to keep; 0: none."""
-    kl_horizon: float = 10_000.0
+    kl_horizon: float = field(default=10_000.0, metadata={"low": 1.0})
     """Trajectories in which an adapted coefficient can change by a fifth."""
     entropy_coefficient: float = 0.0
     """The coefficient of the entropy of the trained positions, subtracted from the loss."""
@@ -133,3 +121,11 @@ class Algorithm:
     def has_trait(self, choice: str, trait: Trait) -> bool:
         """Whether the part that was chosen has a trait."""
         return trait in self.part(choice).traits
+
+
+COEFFICIENTS = {
+    entry.name: Number(getattr(Algorithm, entry.name), entry.metadata.get("low", 0.0))
+    for entry in fields(Algorithm)
+    if entry.type is float
+}
+"""Numbers that belong to no part."""

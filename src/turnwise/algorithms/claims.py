@@ -13,7 +13,9 @@ from turnwise.algorithms.parts import (
     GIVEN_BY_ROLLOUTS,
     PARTS,
     PLAIN_SUM,
+    SECOND_MODELS,
     SELF_TEACHERS,
+    Part,
     Requirement,
     Trait,
 )
@@ -29,35 +31,33 @@ def claims_of(algorithm: Algorithm) -> Iterator[Claim]:
         part = algorithm.part(choice)
         needs = (*part.conditions, *(need.words for need in sorted(part.needs)))
         setting = f"{choice} {part.name} of algorithm {algorithm.name}"
-        denies = dict(_denied(algorithm, choice))
-        if algorithm.has_trait(choice, Trait.NAMED_REWARDS):
-            needs = (Need.NAMED_REWARDS, *needs)
+        if part.needs & SECOND_MODELS:
+            needs = (Need.SECOND_MODEL, *needs)
         if choice == "reward_shaping" and part.name != "none":
             needs = (Need.SHAPED_REWARDS, *needs)
-        if needs or denies:
-            yield Claim(setting, needs, denies, f"choose another {choice}")
+        yield Claim(setting, needs, _denied(part), f"choose another {choice}")
     yield from _claims_of_terms(algorithm)
 
 
-def _denied(algorithm: Algorithm, choice: str) -> Iterator[tuple[str, str]]:
-    """Pairs of a need that a part denies, and why."""
-    part = algorithm.part(choice)
-    if Trait.NO_SHAPING in part.traits:
-        yield Need.SHAPED_REWARDS, "cannot have any"
-    if Trait.NO_PENALTY in part.traits:
-        yield Need.KL_PENALTY, "cannot have any"
-    if Trait.NAMED_REWARDS in part.traits:
-        yield Need.SUMMED_REWARD, "has weights of its own (algorithm.reward_weights)"
-    if part.gives:
-        yield Need.SPARE_EPISODES, "needs each of its own"
-    if choice in ("group_filter", "trajectory_filter") and part.name != "none":
-        yield Need.WHOLE_BATCH, "leaves some out"
-    if choice == "group_filter" and part.name == "none":
-        yield Need.GROUPS_LEFT_OUT, "leaves none out"
-    if choice == "aggregation" and part.name != PLAIN_SUM:
-        yield Need.PLAIN_SUM, "divides them by lengths or numbers"
-    if choice == "estimator" and part.name == "none":
-        yield Need.POLICY_LOSS, "has none"
+def _denied(part: Part) -> dict[str, str]:
+    """The needs that a part denies, each with the reason."""
+    choice, traits, is_none = part.choice, part.traits, part.name == "none"
+    filters = choice in ("group_filter", "trajectory_filter") and not is_none
+    divides = choice == "aggregation" and part.name != PLAIN_SUM
+    rules = [
+        (Trait.NO_SHAPING in traits, Need.SHAPED_REWARDS, "cannot have any"),
+        (Trait.NO_PENALTY in traits, Need.KL_PENALTY, "cannot have any"),
+        (Trait.NAMED_REWARDS in traits, Need.SUMMED_REWARD, "has reward_weights of its own"),
+        (part.gives, Need.SPARE_EPISODES, "needs each of its own"),
+        (filters, Need.WHOLE_BATCH, "leaves some out"),
+        (choice == "group_filter" and is_none, Need.GROUPS_LEFT_OUT, "leaves none out"),
+        (divides, Need.PLAIN_SUM, "divides them by lengths or numbers"),
+        (choice == "estimator" and is_none, Need.POLICY_LOSS, "has none"),
+        (choice == "estimator" and part.needs, Need.REWARDS_ALONE, "needs more"),
+        (part.needs & SECOND_MODELS, Need.SECOND_MODEL, "has it"),
+        (Need.OBSERVATIONS in part.conditions, Need.OBSERVATIONS, "trains them by itself"),
+    ]
+    return {need: reason for denied, need, reason in rules if denied}
 
 
 def _claims_of_terms(algorithm: Algorithm) -> Iterator[Claim]:
@@ -65,7 +65,7 @@ def _claims_of_terms(algorithm: Algorithm) -> Iterator[Claim]:
     if algorithm.kl_coefficient:
         yield Claim("kl_coefficient", (ONE_KL,), remedy="set kl_coefficient to 0")
     if algorithm.kl_reward_coefficient:
-        reward = {ONE_KL: "puts one into the reward"}
+        reward = {ONE_KL: "puts one into the reward", Need.REWARDS_ALONE: "adds to them"}
         remedy = "use kl_coefficient in place of kl_reward_coefficient"
         yield Claim("kl_reward_coefficient", (Need.KL_PENALTY,), reward, remedy)
     if algorithm.observation_coefficient:
@@ -73,10 +73,8 @@ def _claims_of_terms(algorithm: Algorithm) -> Iterator[Claim]:
         yield Claim(setting, denies={Need.OBSERVATIONS: "trains them by itself"})
     for teacher in sorted(SELF_TEACHERS & algorithm.needs):
         setting = f"{teacher}_coefficient of algorithm {algorithm.name}"
-        second = {Requirement.CRITIC, Requirement.PROCESS_REWARDS, *SELF_TEACHERS} - {teacher}
-        denies = {need.words: "has the place of the second model" for need in second}
-        needs = (Need.ONE_CONTEXT, Need.WORDS, Need.TASK_EPISODES, teacher.words)
-        yield Claim(setting, needs, denies, "choose another algorithm")
+        needs = (Need.ONE_CONTEXT, Need.WORDS, Need.TASK_EPISODES, Need.SECOND_MODEL, teacher.words)
+        yield Claim(setting, needs, {Need.SECOND_MODEL: "has it"}, "choose another algorithm")
 
 
 def check_algorithm(algorithm: Algorithm, row: Algorithm, given: Mapping[str, Any]) -> None:
@@ -147,8 +145,9 @@ def has_special_ratio(algorithm: Algorithm) -> bool:
 
 def ratios_are_one(algorithm: Algorithm, updates_per_step: int, max_staleness: int) -> bool:
     """Whether every update begins with all ratios at 1, up to the sampler's rounding: one update a
-    step, on samples of the present policy, or with ratios to the learner's own."""
-    return updates_per_step == 1 and (max_staleness == 0 or algorithm.correction != BYPASS)
+    step, on samples of the present policy alone, or with ratios to the learner's own."""
+    known = max_staleness == 0 or algorithm.correction != BYPASS
+    return updates_per_step == 1 and known and Requirement.REPLAY not in algorithm.needs
 
 
 def ratio_note(algorithm: Algorithm) -> str:
@@ -160,6 +159,6 @@ def ratio_note(algorithm: Algorithm) -> str:
 
 
 def _differs_from_grpo_in_ratios_alone(algorithm: Algorithm) -> bool:
-    grpo = Algorithm("grpo", "")
-    choices = ("estimator", "whitening", "aggregation", "group_filter", "token_filter", "rollout")
-    return all(getattr(algorithm, key) == getattr(grpo, key) for key in choices)
+    choices = ("estimator", "aggregation", "group_filter", "token_filter", "extension", "rollout")
+    same = all(getattr(algorithm, key) == getattr(Algorithm, key) for key in choices)
+    return same and not algorithm.whitening

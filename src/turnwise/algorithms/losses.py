@@ -73,6 +73,11 @@ def sequence_log_ratio(tokens: TrainedTokens) -> "Tensor":
     return means + (tokens.logprob - tokens.logprob.detach())
 
 
+@part("extension", "none", "the terms of the loss alone")
+def none() -> None:
+    """Add nothing."""
+
+
 def policy_loss(tokens: TrainedTokens, algorithm: Algorithm) -> TokenLosses:
     """weight (correction (loss_scale objective + kl_penalty KL(old || policy)) + kl_coefficient
     divergence - entropy_coefficient H) per token.

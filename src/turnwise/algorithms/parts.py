@@ -65,8 +65,12 @@ _WORDS = {
     Requirement.GREEDY: "greedy episodes beside groups",
 }
 
-
 SELF_TEACHERS = frozenset({Requirement.SELF_TEACHER, Requirement.FEEDBACK_TEACHER})
+SECOND_MODELS = SELF_TEACHERS | {
+    *(Requirement.CRITIC, Requirement.PROCESS_REWARDS, Requirement.SAMPLER),
+    *(Requirement.REPLAY, Requirement.WORLD_MODEL, Requirement.ACCEPTANCE),
+}
+"""Signals of something that is kept beside the policy; an algorithm has a place for one."""
 GIVEN_BY_ROLLOUTS = frozenset({Requirement.GREEDY, Requirement.BRANCHES, Requirement.TURN_VALUES})
 
 
@@ -99,8 +103,10 @@ class Number:
     high: float = math.inf
     whole: bool = False
 
-    def accepts(self, value: float) -> bool:
-        return self.low <= value <= self.high and (not self.whole or value == int(value))
+    def accepts(self, value: Any) -> bool:
+        if isinstance(value, bool) or not isinstance(value, int | float):
+            return False
+        return self.low <= value <= self.high and (not self.whole or float(value).is_integer())
 
     def __str__(self) -> str:
         kind = "a whole number" if self.whole else "a number"
@@ -286,6 +292,7 @@ PARTS: dict[str, PartRegistry] = {
         PartRegistry("token_filter", 2, "algorithms.filters"),
         PartRegistry("divergence", 3, "algorithms.kl"),
         PartRegistry("correction", 1, "algorithms.corrections"),
+        PartRegistry("extension", 0, "algorithms.losses"),
         PartRegistry("rollout", 5, "rollout.collect"),
     )
 }

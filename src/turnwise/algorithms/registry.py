@@ -48,7 +48,7 @@ def make_algorithm(name: str, overrides: Mapping[str, Any]) -> Algorithm:
         elif key == "whitening":
             chosen[key] = _flag(key, value)
         elif key in COEFFICIENTS:
-            chosen[key] = _number(key, value, COEFFICIENTS[key])
+            chosen[key] = _setting(key, value, COEFFICIENTS[key])
         else:
             given[key] = value
     algorithm = replace(row, **chosen)
@@ -151,16 +151,8 @@ def _flag(key: str, value: Any) -> bool:
 
 
 def _setting(key: str, value: Any, setting: Setting) -> float | dict[str, float]:
-    if isinstance(setting, Number):
-        return _number(key, value, setting)
     if not setting.accepts(value):
         raise ConfigError(f"algorithm.{key} must be {setting}, not {value!r}")
+    if isinstance(setting, Number):
+        return int(value) if setting.whole else float(value)
     return {name: float(weight) for name, weight in value.items()}
-
-
-def _number(key: str, value: Any, number: Number) -> float:
-    if isinstance(value, bool) or not isinstance(value, int | float) or math.isnan(value):
-        raise ConfigError(f"algorithm.{key} must be {number}, not {value!r}")
-    if not number.accepts(value):
-        raise ConfigError(f"algorithm.{key} must be {number}, not {value!r}")
-    return int(value) if number.whole else float(value)

@@ -165,7 +165,7 @@ def _legend(name: str, recipe: Recipe) -> Text:
     elif not recipe.learning.mask_observations and name != "demonstrations":
         consequence = ": trained, and so are observations (learning.mask_observations=false)."
     elif name.startswith("step-") and (coefficient or Requirement.WORLD_MODEL in algorithm.needs):
-        by = f"observation_coefficient = {coefficient:g}" if coefficient else algorithm.objective
+        by = f"observation_coefficient = {coefficient:g}" if coefficient else algorithm.extension
         consequence = (
             ": trained. All other tokens are masked in the policy loss; observations are predicted "
             f"in a loss of their own ({by})."

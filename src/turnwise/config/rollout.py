@@ -176,6 +176,9 @@ class RolloutConfig(Section):
         if self.temperature > 0 and self.top_p < 1 and self.min_p > 0:
             both = "set rollout.top_p or rollout.min_p, not both"
             yield Claim("rollout.top_p with rollout.min_p", (Need.MIN_P_LAST,), remedy=both)
+        if self.truncates:
+            some = {Need.WHOLE_VOCABULARY: "leaves some out"}
+            yield Claim("rollout.top_k, top_p or min_p", denies=some, remedy="leave it out")
 
     @property
     def truncates(self) -> bool:

@@ -53,12 +53,9 @@ def claims_of_both(recipe: Recipe, algorithm: Algorithm) -> Iterator[Claim]:
         remedy = 'set algorithm.correction to "none" or "truncated"'
         yield Claim(f"correction {BYPASS}", (Need.SAMPLED_PROBABILITIES,), remedy=remedy)
     if truncates_untold(recipe):
-        untold = {
-            Need.SAMPLED_PROBABILITIES: "does not say which tokens rollout.top_k, top_p and "
-            "min_p leave"
-        }
-        setting = f"engine {recipe.engine.name}"
-        yield Claim(setting, denies=untold, remedy='set engine.name to "embedded"')
+        untold = "does not say which tokens rollout.top_k, top_p and min_p leave"
+        denies, remedy = {Need.SAMPLED_PROBABILITIES: untold}, 'set engine.name to "embedded"'
+        yield Claim(f"engine {recipe.engine.name}", denies=denies, remedy=remedy)
 
 
 def claims_of_rewards(environment: Environment, reward: Reward | None) -> Iterator[Claim]:

@@ -6,7 +6,7 @@ Not here: algorithms with a second model, which have to be saved and gone on wit
 from collections.abc import Sequence
 
 from turnwise.algorithms.algorithm import Algorithm
-from turnwise.algorithms.parts import Requirement
+from turnwise.algorithms.parts import SECOND_MODELS, Requirement
 from turnwise.config import Recipe
 from turnwise.conflicts import Claim, Need, check
 from turnwise.errors import ConfigError
@@ -14,14 +14,11 @@ from turnwise.learning.credits import Credits, estimate
 from turnwise.learning.policy import PolicyLearner
 from turnwise.learning.signals.base import measure
 from turnwise.learning.signals.makers import signals_of
-from turnwise.learning.signals.registry import signals_needed
 from turnwise.parts.checks import check_parts
 from turnwise.parts.components import Components
 from turnwise.parts.first_checks import algorithm_of, check_environment
 from turnwise.parts.one_process import run_learner
 from turnwise.types import Group
-
-OF_POLICY = (Requirement.HINDSIGHT, Requirement.INFORMATION_GAIN, Requirement.SCORE_NORMS)
 
 
 def learner_of(components: Components) -> PolicyLearner:
@@ -44,9 +41,9 @@ def credits_of(components: Components, learner: PolicyLearner, groups: Sequence[
 
 def _check_alone(recipe: Recipe, algorithm: Algorithm) -> None:
     check([*recipe.all_claims(), Claim("turnwise.make_learner", (Need.ONE_LEARNER,))])
-    beside = [need.words for need in signals_needed(algorithm) if need not in OF_POLICY]
-    if algorithm.demonstration_coefficient:
-        beside.append("demonstrations")
+    more = algorithm.needs & {*SECOND_MODELS, Requirement.TEACHER}
+    beside = [need.words for need in sorted(more)]
+    beside += ["demonstrations"] * bool(algorithm.demonstration_coefficient)
     if beside:
         raise ConfigError(
             f"algorithm {recipe.algorithm.name} learns with more than its groups "

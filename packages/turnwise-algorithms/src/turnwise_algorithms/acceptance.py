@@ -7,33 +7,29 @@ is the correction `truncated`.
 """
 
 from collections.abc import Sequence
-from typing import TYPE_CHECKING, Annotated
+from typing import Annotated
 
 import numpy as np
 from numpy.typing import NDArray
 
-from turnwise.algorithms.objectives import USUAL, Inputs, clip
 from turnwise.algorithms.parts import Requirement, part
+from turnwise.conflicts import Need
 from turnwise.ranges import NonNegative, Range
 
-if TYPE_CHECKING:
-    from torch import Tensor
 
-
-@part("objective", "accepted_clip", needs=[Requirement.ACCEPTANCE], traits=USUAL)
-def accepted_clip(
-    inputs: Inputs,
-    clip_low: NonNegative = 0.2,
-    clip_high: NonNegative = 0.2,
-    dual_clip: Annotated[float, Range(1)] = 3.0,
+@part(
+    "extension",
+    "acceptance",
+    needs=[Requirement.ACCEPTANCE],
+    conditions=[Need.ONE_LEARNER, Need.POLICY_LOSS, Need.REWARDS_ALONE, Need.STILL_POLICY],
+)
+def acceptance(
     tolerance: NonNegative = 4e-3,
     last_tolerance: NonNegative = 1e-3,
     tolerance_steps: Annotated[int, Range(1)] = 100,
-) -> "tuple[Tensor, Tensor]":
-    """The objective `clip`; a step's updates are undone if T is below -c afterwards. The tolerance
-    c goes from the first to the last in so many steps; the defaults are those of the paper's
-    smaller model."""
-    return clip(inputs, clip_low, clip_high, dual_clip)
+) -> None:
+    """Undo a step's updates if T is below -c afterwards. The tolerance c goes from the first to the
+    last in so many steps; the defaults are those of the paper's smaller model."""
 
 
 def inference_gap(

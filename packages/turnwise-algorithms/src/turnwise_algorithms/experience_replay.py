@@ -3,38 +3,37 @@
 Each is drawn with a probability in proportion to (|R| + tiny)^exponent e^(-exponent age /
 age_decay), R its reward and its age in steps, and its loss is weighted by (N P)^-importance over
 the largest such weight. Its ratio is to the policy that sampled it, its advantage that of its own
-group. Source: arXiv 2604.16918, whose age_decay is 500; there `importance` rises to 1.
+group; KL term and token filter are of new ones alone. Source: arXiv 2604.16918, whose age_decay is
+500; there `importance` rises to 1.
 """
 
-from typing import TYPE_CHECKING, Annotated
+from typing import Annotated
 
 import numpy as np
 from numpy.typing import NDArray
 
-from turnwise.algorithms.objectives import USUAL, Inputs, clip
 from turnwise.algorithms.parts import Requirement, part
+from turnwise.conflicts import Need
 from turnwise.ranges import NonNegative, Positive, Range, Share
-
-if TYPE_CHECKING:
-    from torch import Tensor
 
 TINY = 1e-6
 """Added to rewards, so that those of 0 are drawn, too."""
 
 
-@part("objective", "replayed_clip", needs=[Requirement.REPLAY], traits=USUAL)
-def replayed_clip(
-    inputs: Inputs,
-    clip_low: NonNegative = 0.2,
-    clip_high: NonNegative = 0.2,
+@part(
+    "extension",
+    "fresh_replay",
+    needs=[Requirement.REPLAY],
+    conditions=[Need.ONE_LEARNER, Need.POLICY_LOSS, Need.WHOLE_VOCABULARY],
+)
+def fresh_replay(
     replayed: NonNegative = 0.5,
     capacity: Annotated[int, Range(1)] = 512,
     age_decay: Positive = 500.0,
     exponent: Share = 0.6,
     importance: Share = 0.4,
-) -> "tuple[Tensor, Tensor]":
-    """The objective `clip`, also of earlier trajectories: `replayed` times as many as are new."""
-    return clip(inputs, clip_low, clip_high)
+) -> None:
+    """Learn from earlier trajectories too, `replayed` times as many as are new."""
 
 
 def freshness(

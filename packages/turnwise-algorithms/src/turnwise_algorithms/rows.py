@@ -102,16 +102,17 @@ FRESH_REPLAY = Algorithm(
     "arXiv 2604.16918",
     estimator="returns",
     whitening=True,
-    objective="replayed_clip",
     aggregation="token_mean",
+    extension="fresh_replay",
     differs="importance stays as it is, where there it rises to 1",
 )
-PAW = Algorithm("paw", "arXiv 2606.02388", objective="observed_clip")
+PAW = Algorithm("paw", "arXiv 2606.02388", extension="world_model")
 MIPU = Algorithm(
     "mipu",
     "arXiv 2606.29526",
-    objective="accepted_clip",
     correction="truncated",
+    extension="acceptance",
+    numbers={"dual_clip": 3.0},
     differs="the next step's episodes test an update, and teach nothing if it is undone; there "
     "others do, also of the last one",
 )

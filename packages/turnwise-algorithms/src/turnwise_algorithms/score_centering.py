@@ -11,13 +11,20 @@ from typing import TYPE_CHECKING
 
 from turnwise.algorithms.objectives import Inputs, cispo
 from turnwise.algorithms.parts import Requirement, Trait, part
+from turnwise.conflicts import Need
 from turnwise.ranges import NonNegative
 
 if TYPE_CHECKING:
     from torch import Tensor
 
 
-@part("objective", "centred", needs=[Requirement.SAMPLER], traits=[Trait.BY_ADVANTAGE])
+@part(
+    "objective",
+    "centred",
+    needs=[Requirement.SAMPLER],
+    conditions=[Need.ONE_LEARNER, Need.STILL_POLICY, Need.WHOLE_VOCABULARY],
+    traits=[Trait.BY_ADVANTAGE],
+)
 def centred(
     inputs: Inputs, clip_low: NonNegative = 0.0, clip_high: NonNegative = 0.0
 ) -> "tuple[Tensor, Tensor]":

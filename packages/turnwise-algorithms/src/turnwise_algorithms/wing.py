@@ -93,21 +93,20 @@ WING = Wing(
             gigpo="the group's z-score plus that among turns from the same state (arXiv "
             "2505.10978)",
         ),
-        "objective": _of(
+        "extension": _of(
             "experience_replay",
-            replayed_clip="clip, also of earlier trajectories, the fresh ones rather (arXiv "
-            "2604.16918)",
+            fresh_replay="the policy loss, without KL term and token filter, of earlier "
+            "trajectories too, the fresh ones rather (arXiv 2604.16918)",
         )
         | _of(
             "world_modelling",
-            observed_clip="clip, and what uncertain actions bring is predicted (arXiv 2606.02388)",
+            world_model="what uncertain actions bring is predicted (arXiv 2606.02388)",
         )
         | _of(
             "acceptance",
-            accepted_clip="clip; updates that do not reach the sampler are undone (arXiv "
-            "2606.29526)",
-        )
-        | _of(
+            acceptance="updates that do not reach the sampler are undone (arXiv 2606.29526)",
+        ),
+        "objective": _of(
             "trust_regions",
             ipo="trust region in probability, whatever the advantage's sign (prime-rl 0.9)",
             kpop="trust region in binary divergence, both ways (KPop of Ant Group, 2026)",

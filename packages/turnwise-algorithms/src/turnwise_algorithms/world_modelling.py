@@ -12,27 +12,25 @@ from typing import TYPE_CHECKING
 import numpy as np
 from numpy.typing import NDArray
 
-from turnwise.algorithms.objectives import USUAL, Inputs, clip
 from turnwise.algorithms.parts import Requirement, part
-from turnwise.ranges import NonNegative, Positive, Share
+from turnwise.conflicts import Need
+from turnwise.ranges import Positive, Share
 
 if TYPE_CHECKING:
     from torch import Tensor
 
 
-@part("objective", "observed_clip", needs=[Requirement.WORLD_MODEL], traits=USUAL)
-def observed_clip(
-    inputs: Inputs,
-    clip_low: NonNegative = 0.2,
-    clip_high: NonNegative = 0.2,
-    uncertain: Share = 0.75,
-    confidence: Share = 0.2,
-    best_return: Positive = 1.0,
-) -> "tuple[Tensor, Tensor]":
-    """The objective `clip`, beside which observations after the share `uncertain` of the actions
-    are predicted, up to a probability of `confidence`; no episode's reward is above
-    `best_return`."""
-    return clip(inputs, clip_low, clip_high)
+@part(
+    "extension",
+    "world_model",
+    needs=[Requirement.WORLD_MODEL],
+    conditions=[Need.OBSERVATIONS, Need.ONE_LEARNER, Need.POLICY_LOSS],
+)
+def world_model(
+    uncertain: Share = 0.75, confidence: Share = 0.2, best_return: Positive = 1.0
+) -> None:
+    """Predict observations after the share `uncertain` of the actions, up to a probability of
+    `confidence`; no episode's reward is above `best_return`."""
 
 
 def action_entropy(logprobs: NDArray[np.float32]) -> float:

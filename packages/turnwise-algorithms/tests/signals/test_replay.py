@@ -10,6 +10,7 @@ import torch
 
 from tests.learning.building import load_model, make_groups
 from turnwise.algorithms import make_algorithm
+from turnwise.algorithms.algorithm import Algorithm
 from turnwise.config import LearningConfig
 from turnwise.learning.credits import Credits, estimate
 from turnwise.learning.signals.base import Signals
@@ -17,15 +18,19 @@ from turnwise_algorithms.experience_replay import freshness
 from turnwise_algorithms.signals.replay import Replay
 
 NUMBERS = {"replayed": 2.0, "age_decay": 3.0, "exponent": 0.5, "importance": 1.0}
-ALGORITHM = make_algorithm("fresh_replay", NUMBERS | {"estimator": "dr_grpo", "whitening": False})
+CHOSEN = NUMBERS | {"estimator": "dr_grpo", "whitening": False}
+ALGORITHM = make_algorithm("fresh_replay", CHOSEN)
+OF_NEW_ONES = {"correction": "truncated", "token_filter": "clip_cov", "kl_coefficient": 0.1}
+"""Choices that are nothing to earlier trajectories."""
+SEQUENCE = {"ratio_level": "sequence", "correction": "none"}
 
 
-def taken_in(model: Any) -> tuple[Replay, list[Any], Credits]:
+def taken_in(model: Any, algorithm: Algorithm = ALGORITHM) -> tuple[Replay, list[Any], Credits]:
     """A replay that knows two steps, with groups and credits of the last."""
-    replay = Replay(model, ALGORITHM, LearningConfig(), 0.7, seed=1)
+    replay = Replay(model, algorithm, LearningConfig(), 0.7, seed=1)
     for rewards in ([[1.0, 0.0, None, 0.5]], [[0.0, 1.0]]):
         groups = make_groups(rewards)
-        credits = estimate(groups, Signals(), ALGORITHM)
+        credits = estimate(groups, Signals(), algorithm)
         replay.update(groups, Signals(), credits)
     return replay, groups, credits
 
@@ -36,9 +41,10 @@ def test_chances_are_of_priority_and_age() -> None:
     assert found.tolist() == pytest.approx([one / sum(weights) for one in weights])
 
 
-def test_the_gradient_is_that_of_the_drawn_ones() -> None:
+@pytest.mark.parametrize("chosen", [{}, OF_NEW_ONES, SEQUENCE], ids=["token", "terms", "sequence"])
+def test_the_gradient_is_that_of_the_drawn_ones(chosen: dict[str, Any]) -> None:
     model = load_model("llama")
-    replay, groups, credits = taken_in(model)
+    replay, groups, credits = taken_in(model, make_algorithm("fresh_replay", CHOSEN | chosen))
     assert [(one.step, round(one.priority, 3)) for one in replay.past] == [
         (0, 1.0),
         (0, 0.0),
@@ -53,10 +59,8 @@ def test_the_gradient_is_that_of_the_drawn_ones() -> None:
     chances = freshness(
         np.array([one.priority for one in replay.past]), np.array([2.0, 2, 2, 1, 1]), 3.0, 0.5
     )
-    places = [
-        next(i for i, one in enumerate(replay.past) if one.example.ids is own.ids) for own in drawn
-    ]
-    scales = [1 / chances[place] for place in places]
+    past = [one.example.ids for one in replay.past]
+    scales = [1 / chances[next(i for i, ids in enumerate(past) if ids is own.ids)] for own in drawn]
     count = sum(int(own.trained.sum()) for own in drawn)
     policy, total = copy.deepcopy(model).double(), torch.zeros((), dtype=torch.float64)
     policy.zero_grad()
@@ -64,9 +68,11 @@ def test_the_gradient_is_that_of_the_drawn_ones() -> None:
         assert own.weight == pytest.approx(scale / max(scales) / count)
         ids = torch.tensor(own.ids)
         logprobs = (policy(input_ids=ids[None]).logits[0] / 0.7).log_softmax(-1)
-        for place in np.flatnonzero(own.trained):
-            ratio = (logprobs[place - 1, ids[place]] - float(own.behaviour_logprob[place])).exp()
-            advantage = float(own.advantage[place])
+        places = np.flatnonzero(own.trained)
+        moved = logprobs[places - 1, ids[places]] - torch.tensor(own.behaviour_logprob[places])
+        if chosen == SEQUENCE:  # the mean, with the gradient of each
+            moved = moved.mean().detach() + moved - moved.detach()
+        for ratio, advantage in zip(moved.exp(), own.advantage[places].tolist(), strict=True):
             loss = torch.maximum(-ratio * advantage, -ratio.clamp(0.8, 1.2) * advantage)
             total = total + own.weight * loss
     total.backward()

@@ -7,16 +7,14 @@ from typing import Any
 import numpy as np
 import torch
 
-from turnwise.algorithms.registry import make_algorithm
-from turnwise.errors import ConfigError
 from turnwise.learning.credits import Credits, estimate
 from turnwise.learning.policy import PolicyLearner
 from turnwise.learning.scoring import sampled_logprobs
 from turnwise.learning.signals.base import Signals, graded
-from turnwise.learning.signals.makers import MakeSecond, SecondParts, SignalMaker, Sources
+from turnwise.learning.signals.makers import MakeSecond, SecondParts, SignalMaker
 from turnwise.types import Group, Trajectory
 from turnwise_algorithms.acceptance import inference_gap, tolerance_at
-from turnwise_algorithms.signals.beside import Beside, check_second
+from turnwise_algorithms.signals.beside import Beside
 
 TOLERANCE = ("tolerance", "last_tolerance", "tolerance_steps")
 
@@ -99,20 +97,5 @@ class Acceptance(Beside):
 
 
 class AcceptanceMaker(SignalMaker):
-    def check(self, run: Sources) -> None:
-        if run.recipe.train.max_staleness:
-            raise ConfigError(
-                "objective accepted_clip tests each update on episodes of its weights: set "
-                "train.max_staleness=0, or choose another objective"
-            )
-        chosen = run.recipe.algorithm
-        algorithm = make_algorithm(chosen.name, chosen.overrides)
-        if algorithm.part("estimator").needs or algorithm.kl_reward_coefficient:
-            raise ConfigError(
-                "objective accepted_clip compares rewards alone: choose an estimator that needs "
-                "nothing else, such as grpo, and no KL term in the reward"
-            )
-
     def second_model(self, given: SecondParts) -> MakeSecond:
-        check_second(given.algorithm, given.ranks)
         return Acceptance

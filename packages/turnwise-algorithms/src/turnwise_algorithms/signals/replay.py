@@ -9,18 +9,16 @@ import numpy as np
 import torch
 
 from turnwise.algorithms.losses import TrainedTokens, policy_loss
-from turnwise.algorithms.parts import BYPASS
-from turnwise.errors import ConfigError
 from turnwise.learning.batch import Example, MicroBatch, policy_examples, weigh
 from turnwise.learning.credits import Credits
 from turnwise.learning.optimizer import add_gradient
 from turnwise.learning.scoring import batch_logprobs
 from turnwise.learning.signals.base import Signals, graded
-from turnwise.learning.signals.makers import MakeSecond, SecondParts, SignalMaker, Sources
+from turnwise.learning.signals.makers import MakeSecond, SecondParts, SignalMaker
 from turnwise.seeds import derive
 from turnwise.types import Group
 from turnwise_algorithms.experience_replay import TINY, freshness, importances
-from turnwise_algorithms.signals.beside import Beside, check_second, check_whole
+from turnwise_algorithms.signals.beside import Beside
 
 ARRAYS = ("ids", "trained", "sampled", "behaviour_logprob", "old_logprob", "advantage")
 
@@ -38,6 +36,7 @@ class Replay(Beside):
         super().__init__(*given)
         self._seed, self._step = seed, 0
         self.past: list[Past] = []
+        self._plain = replace(self.algorithm, token_filter="none", kl_coefficient=0.0)
 
     def has_update(self, groups: Sequence[Group], credits: Credits) -> bool:
         return bool(self.past)
@@ -46,7 +45,7 @@ class Replay(Beside):
         new = sum(member.id in credits.trained for member in graded(groups))
         problem = ""
         for batch in self.batches(self.drawn(round(self.numbers["replayed"] * new), groups[0].id)):
-            losses = policy_loss(self._tokens(batch), self.algorithm).losses
+            losses = policy_loss(self._tokens(batch), self._plain).losses
             problem = problem or batch.problem(losses.detach())
             add_gradient(losses.sum())
         return problem
@@ -104,15 +103,6 @@ class Replay(Beside):
 
 
 class ReplayMaker(SignalMaker):
-    def check(self, run: Sources) -> None:
-        check_whole(run.recipe, "replayed_clip")
-
     def second_model(self, given: SecondParts) -> MakeSecond:
-        algorithm, recipe = given.algorithm, given.recipe
-        check_second(algorithm, given.ranks)
-        if algorithm.correction != BYPASS or algorithm.token_filter != "none" or algorithm.has_kl:
-            why = "goes with correction bypass, without token filter and KL term"
-            raise ConfigError(f"objective replayed_clip {why}: choose another objective")
-        return lambda own: Replay(
-            own.model, algorithm, recipe.learning, own.temperature, seed=recipe.seed
-        )
+        seed, learning = given.recipe.seed, given.recipe.learning
+        return lambda own: Replay(own.model, given.algorithm, learning, own.temperature, seed=seed)

@@ -14,17 +14,16 @@ from torch import Tensor, nn
 from turnwise.algorithms.algorithm import Algorithm
 from turnwise.config import LearningConfig
 from turnwise.engines.registry import ENGINES
-from turnwise.errors import ConfigError
 from turnwise.forward.hidden import hidden_states
 from turnwise.forward.logprobs import LOGITS_PER_CHUNK, OutputLayer, in_chunks
 from turnwise.learning.batch import MicroBatch, policy_examples
 from turnwise.learning.credits import Credits
 from turnwise.learning.optimizer import add_gradient
 from turnwise.learning.signals.base import Signals
-from turnwise.learning.signals.makers import MakeSecond, SecondParts, SignalMaker, Sources
+from turnwise.learning.signals.makers import MakeSecond, SecondParts, SignalMaker
 from turnwise.types import Group
 from turnwise_algorithms.score_centering import expected
-from turnwise_algorithms.signals.beside import Beside, check_second, check_whole
+from turnwise_algorithms.signals.beside import Beside
 
 Weights = Mapping[str, Tensor]
 
@@ -64,7 +63,8 @@ class Sampler(Beside):
         with torch.no_grad():
             sampled = hidden_states(self.model, *read)
         own = hidden_states(self.policy, *read)
-        low, high = self.numbers["clip_low"], self.numbers["clip_high"]
+        numbers = self.algorithm.numbers_of("objective")
+        low, high = numbers["clip_low"], numbers["clip_high"]
 
         def function(here: Tensor, there: Tensor) -> tuple[Tensor, ...]:
             return (expected(layers[0](here), layers[1](there).detach(), low, high),)
@@ -74,15 +74,7 @@ class Sampler(Beside):
 
 
 class SamplerMaker(SignalMaker):
-    def check(self, run: Sources) -> None:
-        check_whole(run.recipe, "centred")
-        if run.recipe.train.max_staleness:
-            raise ConfigError(
-                "objective centred knows the weights of one step: set train.max_staleness to 0"
-            )
-
     def second_model(self, given: SecondParts) -> MakeSecond:
-        check_second(given.algorithm, given.ranks)
         engine, learning = given.recipe.token_engine, given.recipe.learning
         how = getattr(ENGINES.get(engine.name), "sampled_weights", None)
         changed = partial(how, **engine.build_options()) if how else dict

@@ -8,7 +8,6 @@ from typing import Any, NamedTuple
 import numpy as np
 from numpy.typing import NDArray
 
-from turnwise.errors import ConfigError
 from turnwise.learning.auxiliary import observed_tokens
 from turnwise.learning.batch import Example, supervised_examples
 from turnwise.learning.credits import Credits
@@ -17,7 +16,7 @@ from turnwise.learning.scoring import batch_logprobs
 from turnwise.learning.signals.base import Signals, graded
 from turnwise.learning.signals.makers import MakeSecond, SecondParts, SignalMaker
 from turnwise.types import Group, Trajectory, TrajectoryId
-from turnwise_algorithms.signals.beside import Beside, check_second
+from turnwise_algorithms.signals.beside import Beside
 from turnwise_algorithms.world_modelling import (
     action_entropy,
     clipped_error,
@@ -67,12 +66,6 @@ class WorldModel(Beside):
 class WorldModelMaker(SignalMaker):
     def second_model(self, given: SecondParts) -> MakeSecond:
         algorithm, learning = given.algorithm, given.recipe.learning
-        check_second(algorithm, given.ranks)
-        if algorithm.observation_coefficient or not learning.mask_observations:
-            raise ConfigError(
-                "objective observed_clip trains observations by itself: leave "
-                "algorithm.observation_coefficient and learning.mask_observations out"
-            )
         return lambda own: WorldModel(own.model, algorithm, learning, own.temperature)
 
 
