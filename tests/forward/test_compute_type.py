@@ -52,6 +52,23 @@ def test_what_was_measured_is_kept_for_the_machine(cache: Path) -> None:
     assert speed_of_bfloat16(Sized(), CPU) == (7.5, "")
 
 
+@pytest.mark.parametrize("changes_at", range(10))
+def test_a_machine_whose_speed_changes_while_it_is_measured(
+    cache: Path, monkeypatch: pytest.MonkeyPatch, changes_at: int
+) -> None:
+    """Four times as slow from one trial on: the type that is chosen does not depend on when."""
+    trials: list[bool] = []
+
+    def seconds(rows: int, weights: torch.Tensor, lower: bool) -> float:
+        trials.append(lower)
+        slow = 4.0 if len(trials) > 4 + changes_at else 1.0  # after those that find the rows
+        return slow * (1.0 if lower else 1.1)
+
+    monkeypatch.setattr(compute_type, "_seconds", seconds)
+    assert speed_of_bfloat16(Sized(), CPU)[0] == pytest.approx(1.1)
+    assert choose_compute_type(Sized(), "auto", CPU).name == "float32"
+
+
 def test_other_instructions_are_another_machine(
     cache: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
