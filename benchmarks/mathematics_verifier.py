@@ -1,16 +1,20 @@
 """What the verifier of mathematics takes and refuses, and how long it needs, beside math-verify's.
 
     .venv/bin/python -m benchmarks.mathematics_verifier
+    .venv/bin/python -m benchmarks.mathematics_verifier answers.txt
 
 The answers are those of the tests: wrong ones, right ones in another form, wrong ones that take
 long to be worked out, and pairs that were written before the verifier was changed for them, by
 kind. math-verify reads them as it does by default, as text and as LaTeX, with its own deadlines, in
-a process that is ended after CAP seconds.
+a process that is ended after CAP seconds. A file has answers, one a line: each is given in every
+wrapping, and a number with one more digit.
 """
 
 import functools
+import sys
 import time
-from collections.abc import Callable, Sequence
+from collections.abc import Callable, Iterable, Sequence
+from pathlib import Path
 
 from benchmarks.tables import table
 from mathematical_answers import ACCEPTED, EXPENSIVE, RIGHT, WRONG, Pair, pairs
@@ -20,6 +24,10 @@ from turnwise.tools.isolated import Workers
 from turnwise_environments.rewards.mathematics import is_right
 
 CAP = 20.0
+WRAPPINGS = (
+    *("$%s$", r"\(%s\)", r"\[%s\]", "$$%s$$", "$%s$."),
+    *(r"$\boxed{%s}$", r"$$\boxed{%s}$$", r"\boxed{$%s$}", r"\boxed{%s}."),
+)
 Verifier = Callable[[str, str], bool]
 KINDS: dict[str, Sequence[tuple[str, str]]] = {
     "wrong": WRONG,
@@ -30,6 +38,9 @@ KINDS: dict[str, Sequence[tuple[str, str]]] = {
 
 def main() -> None:
     """Measure, and print."""
+    if sys.argv[1:]:
+        print(wrapped(dict.fromkeys(Path(sys.argv[1]).read_text().splitlines())))
+        return
     rows = [
         {"answers": kind, "of": len(cases), "verifier": name, **measured(verifier, cases)}
         for kind, cases in KINDS.items()
@@ -43,6 +54,29 @@ def main() -> None:
         for kind in dict.fromkeys(one.kind for one in drawn)
     }
     print(table([{"kind": kind} | mistaken(found) for kind, found in kinds.items()]))
+
+
+def wrapped(answers: Iterable[str]) -> str:
+    """A table of right answers that are refused in a wrapping, and of wrong ones that are taken."""
+    kinds: dict[str, list[str]] = {}
+    for one in answers:
+        number = one.strip().lstrip("-").replace(",", "").replace(".", "", 1).isdecimal()
+        words = "matrix" if "matrix" in one else "words" if r"\text" in one else "other"
+        kinds.setdefault("number" if number else words, []).append(one)
+    rows = []
+    for kind, found in kinds.items():
+        refused = [one for one in found for form in WRAPPINGS if not is_right(form % one, one)]
+        numbers = found if kind == "number" else []
+        more = [one for one in numbers for form in WRAPPINGS if is_right(form % f"{one}7", one)]
+        row = {"answers": kind, "of": len(found), "refused": _share(refused, found)}
+        rows.append(row | {"taken with one more digit": _share(more, numbers)})
+    return table(rows)
+
+
+def _share(wrongly: Sequence[str], found: Sequence[str]) -> str:
+    count = len(found) * len(WRAPPINGS)
+    low, high = wilson(len(wrongly), count)
+    return f"{len(wrongly)} of {count} ({100 * low:.2f} - {100 * high:.2f}%)"
 
 
 def mistaken(found: Sequence[Pair]) -> dict[str, str]:

@@ -1,6 +1,9 @@
 """The names that benchmarks import from turnwise are there; few benchmarks are run in tests."""
 
 import ast
+import os
+import subprocess
+import sys
 from importlib import import_module
 from importlib.util import find_spec
 from pathlib import Path
@@ -18,3 +21,9 @@ def test_imported_names_are_there(file: Path) -> None:
             for alias in node.names:
                 there = hasattr(module, alias.name) or find_spec(f"{node.module}.{alias.name}")
                 assert there, f"{node.module} has no {alias.name}"
+
+
+def test_what_wings_tests_have_is_found_without_pytest() -> None:
+    asked = "import benchmarks, mathematical_answers, cluster_tests"
+    environ = {name: value for name, value in os.environ.items() if name != "PYTHONPATH"}
+    subprocess.run([sys.executable, "-c", asked], cwd=BENCHMARKS.parent, env=environ, check=True)
