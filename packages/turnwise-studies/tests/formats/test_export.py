@@ -95,6 +95,13 @@ def test_successes_are_demonstrations_of_the_next_run(
     written, left_out = export_successes(run, file)
     assert (written, left_out) == (len(file.read_text().splitlines()), 0)
     assert written == 2  # of two tasks, each once
+    for line in map(json.loads, file.read_text().splitlines()):
+        first, *later = line["messages"]
+        shown = [one["content"] for one in (first, *later) if one["role"] != "assistant"]
+        places = [line["text"].find(text.strip()) for text in shown]
+        assert places[0] == 0
+        assert places == sorted(places)
+        assert line["text"].endswith(f"<answer> {later[-1]['content']}</answer>")
     with pytest.raises(DataError, match="exists already"):
         export_successes(run, file)
     options = (f"sft.demonstrations.file={file}", "train.steps=0", "evaluation.sft=true")

@@ -24,7 +24,8 @@ def export(
     successes: Annotated[
         Path | None,
         typer.Option(
-            help="Write successful episodes as chat messages (.jsonl), for sft.demonstrations.file."
+            help="Write successful episodes as chat messages and as texts (.jsonl), for "
+            "sft.demonstrations.file and cpt.file."
         ),
     ] = None,
     preferences: Annotated[

@@ -69,14 +69,27 @@ def _card(folder: RunFolder, found: checkpoint.Checkpoint) -> str:
 
 
 def export_successes(folder: RunFolder, file: Path) -> tuple[int, int]:
-    """Write the successful episodes of all RL steps as conversations, one a line, each once.
-    Returns how many, and how many were left out, for malformed turns, images or several
-    contexts."""
-    found = list(conversations(folder, [row for row in _rows(folder) if row["success"]]))
-    lines = dict.fromkeys(json.dumps({"messages": one}) for one in found if one is not None)
+    """Write the successful episodes of all RL steps as conversations, and as the texts that policy
+    and environment wrote, one a line, each once. Returns how many, and how many were left out, for
+    malformed turns, images or several contexts."""
+    won = [row for row in _rows(folder) if row["success"]]
+    found = list(conversations(folder, won))
+    lines = dict.fromkeys(
+        json.dumps({"messages": one, "text": _text(one[0]["content"], row)})
+        for one, row in zip(found, won, strict=True)
+        if one is not None
+    )
     nothing = f"{folder.path} has no success that can be written as messages"
     write_lines(file, list(lines), nothing)
     return len(lines), found.count(None)
+
+
+def _text(first: str, row: Mapping[str, Any]) -> str:
+    """An episode's first message, then what each turn wrote and what came back of it."""
+    texts = [first]
+    for action, step in zip(json.loads(row["actions"]), json.loads(row["steps"]), strict=True):
+        texts += [action["text"], *((step or {}).get("observation") or [])[:1]]
+    return "\n".join(text.strip() for text in texts)
 
 
 def export_helpful_calls(
