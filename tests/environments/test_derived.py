@@ -3,6 +3,7 @@ counted, and that it is saved), tools that a recipe adds, and tools that are mad
 
 import asyncio
 from collections.abc import Sequence
+from dataclasses import replace
 from pathlib import Path
 from statistics import fmean, quantiles
 from typing import Any
@@ -60,8 +61,15 @@ class Outbox(Environment):
         self.sent = state.decode().split("\n") if state else []
 
 
-def started(rules: dict[str, Any]) -> Environment:
-    environment = guarded(Outbox(), rules).fresh()
+class Once(Outbox):
+    """An outbox whose episode ends with the first call."""
+
+    async def step(self, action: Action) -> Step:
+        return replace(await super().step(action), done=True)
+
+
+def started(rules: dict[str, Any], kind: type[Environment] = Outbox) -> Environment:
+    environment = guarded(kind(), rules).fresh()
     asyncio.run(environment.reset(environment.tasks("train")[0], 0))
     return environment
 
@@ -114,6 +122,11 @@ def test_a_confirmation_is_the_same_call_again() -> None:
     assert said(call(environment, MAIL)).startswith("Not done yet")
     assert said(call(environment, MAIL)) == "sent"
     assert said(call(environment, MAIL)).startswith("Not done yet")
+
+
+def test_nothing_is_called_after_the_end() -> None:
+    step = call(started({"send": 2}, Once), MAIL, MAIL)
+    assert (said(step), step.done) == ("sent", True)
 
 
 def test_a_name_comes_before_a_consequence_and_others_are_free() -> None:

@@ -97,6 +97,20 @@ def test_a_lock_that_its_owner_takes_away_meanwhile_is_made_anew(tmp_path: Path)
             pass
 
 
+def test_a_lock_is_taken_away_while_it_is_held(tmp_path: Path) -> None:
+    """Else it could be another process's lock by then."""
+
+    class Looking(type(tmp_path)):  # the system's kind of path
+        def unlink(self, missing_ok: bool = False) -> None:
+            with pytest.raises(DataError, match="being written"), locked(tmp_path):
+                pass
+            super().unlink(missing_ok)
+
+    with locked(Looking(tmp_path)):
+        pass
+    assert not (tmp_path / "lock").exists()
+
+
 def test_a_lock_of_another_machine_is_never_taken(tmp_path: Path) -> None:
     leave(tmp_path, host="node17", pid=4)
     with pytest.raises(DataError, match=r"process 4 on another machine, node17.* delete .*lock"):

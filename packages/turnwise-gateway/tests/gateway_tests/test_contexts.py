@@ -128,9 +128,11 @@ def test_a_whole_number_is_known_however_it_is_written() -> None:
 async def test_other_tools_and_other_images_are_another_conversation() -> None:
     own = session()
     first = await asked(own, PROMPT)
-    others = replace(request(went_on(PROMPT, first, "Sure?")), tools=())
-    own.arrived(await own.ask(others))
-    assert len(own.record()[0].spans) == 2
+    described, taking = replace(LOOKUP, description="Ask."), replace(LOOKUP, parameters={})
+    for tools in ((), (described,), (taking,)):  # a tool of the same name may be another one
+        others = replace(request(went_on(PROMPT, first, "Sure?")), tools=tools)
+        own.arrived(await own.ask(others))
+    assert len(own.record()[0].spans) == 4
     one, other = (keys_of((Message("user", "Look:", images=(png,)),)) for png in (b"a", b"b"))
     assert one != other
 

@@ -82,6 +82,8 @@ async def test_choices_of_one_request_have_seeds_of_their_own_and_count_in_the_b
     own = session(engine, limits(max_turns=8))
     with pytest.raises(RefusedError, match="max_turns"):
         await asked(own, PROMPT, count=9)
+    with pytest.raises(RefusedError, match="context_length_exceeded"):
+        await asked(own, (Message("user", "x" * 10_000),), count=8)  # and none of them is counted
     await asked(own, PROMPT, count=8)
     assert len(set(engine.seeds)) == len(engine.seeds) == 8
     with pytest.raises(RefusedError, match="max_turns"):

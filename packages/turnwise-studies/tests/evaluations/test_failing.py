@@ -6,7 +6,7 @@ from dataclasses import replace
 
 import pytest
 
-from tests.environments.test_derived import Silent, results
+from tests.environments.test_derived import Once, Silent, results
 from tests.fakes import Capitals
 from turnwise.environments.derived import guarded
 from turnwise.environments.registry import make_environment
@@ -76,6 +76,14 @@ def test_a_failed_call_is_not_run() -> None:
         one.content for turn in play.trajectory.turns if turn.step for one in turn.step.results
     }
     assert shown == {FAILURES["junk"].content}
+
+
+def test_nothing_is_called_after_the_end() -> None:
+    """A call that was run, and no failed one, ends these episodes."""
+    steps = results(failing(Once(), FailureRates(error=0.5)), 0, 50, each=2)
+    error = FAILURES["error"].content
+    failed = {tuple(one.content == error for one in step.results) for step in steps}
+    assert failed == {(True, True), (True, False), (False,), (False, False)}
 
 
 @pytest.mark.wing("environments")
