@@ -34,7 +34,7 @@ async def findings(components: Components, tasks: Sequence[Task], seconds: float
         parts = replace(components, engine=ScriptedEngine(model), reward=None)
         groups = new_groups(tasks, 1, components.recipe.seed, f"audit, {said}")
         played = members_of(await parts.runner(limits).play_groups(groups))
-        found.append(_finding(check, list(played), declared(components.environment)))
+        found.append(_finding(check, played, declared(components.environment)))
     return found
 
 
