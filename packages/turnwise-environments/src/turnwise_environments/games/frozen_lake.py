@@ -7,6 +7,7 @@ sees the map with P where it stands. Needs the extra `games`.
 import math
 from collections import deque
 from collections.abc import Sequence
+from functools import cache
 from itertools import accumulate
 from typing import Annotated, Any
 
@@ -138,7 +139,8 @@ def _distances(rows: Sequence[str]) -> dict[int, int]:
     return found
 
 
-def _random_maps(size: int, count: int, frozen_share: float) -> list[tuple[str, ...]]:
+@cache  # seconds for thousands, and checks make the environment several times
+def _random_maps(size: int, count: int, frozen_share: float) -> Sequence[tuple[str, ...]]:
     """Different ones, each with a way to the goal; fewer than asked where there are not so many."""
     generate = _toy_text().generate_random_map
     drawn = (tuple(generate(size, frozen_share, seed)) for seed in range(4 * count))

@@ -13,6 +13,8 @@ from turnwise_environments.games.base import DIRECTIONS
 from turnwise_environments.games.frozen_lake import RULES, FrozenLake
 from turnwise_synthesis.next_observations import NEAR, NextObservations
 
+STEPS = {"left": (0, -1), "down": (1, 0), "right": (0, 1), "up": (-1, 0)}
+
 
 class Moves(NextObservations):
     """The map after one move; training tasks are of lakes for training, held-out ones of others.
@@ -33,18 +35,26 @@ class Moves(NextObservations):
 def _tasks(lake: FrozenLake, split: Split, moves: int) -> Iterator[Task]:
     for task in lake.task_set.tasks[split]:
         rows = task.data["rows"]
-        ground = "".join(rows)
-        found = [
-            (_view(rows, before), name, _view(rows, outcomes[0][1]))
-            for before, actions in lake.table(task).items()
-            if ground[before] not in "HG"
-            for name, outcomes in zip(DIRECTIONS, actions.values(), strict=True)
-            if outcomes[0][1] != before
+        reached = [
+            (before, name, _moved(before, name, len(rows)))
+            for before, here in enumerate("".join(rows))
+            if here not in "HG"
+            for name in DIRECTIONS
         ]
+        found = [one for one in reached if one[0] != one[2]]
         drawn = random.Random(derive("rwml", task.id))
-        for seen, name, after in drawn.sample(found, min(moves, len(found))):
-            asked = f"{RULES}\n{seen}\n<move> {name}</move>\nWhat comes back?"
-            yield Task(identity([asked, after]), asked, {"answer": after})
+        for before, name, after in drawn.sample(found, min(moves, len(found))):
+            asked = f"{RULES}\n{_view(rows, before)}\n<move> {name}</move>\nWhat comes back?"
+            shown = _view(rows, after)
+            yield Task(identity([asked, shown]), asked, {"answer": shown})
+
+
+def _moved(place: int, name: str, width: int) -> int:
+    """The place after a move; gymnasium's table of a lake takes milliseconds to make."""
+    row, column = divmod(place, width)
+    down, right = STEPS[name]
+    rows, columns = (min(max(one, 0), width - 1) for one in (row + down, column + right))
+    return width * rows + columns
 
 
 def _view(rows: list[str], place: int) -> str:
