@@ -68,15 +68,19 @@ def wrapped(answers: Iterable[str]) -> str:
         refused = [one for one in found for form in WRAPPINGS if not is_right(form % one, one)]
         numbers = found if kind == "number" else []
         more = [one for one in numbers for form in WRAPPINGS if is_right(form % f"{one}7", one)]
-        row = {"answers": kind, "of": len(found), "refused": _share(refused, found)}
-        rows.append(row | {"taken with one more digit": _share(more, numbers)})
+        tried = len(WRAPPINGS)
+        row = {
+            "answers": kind,
+            "of": len(found),
+            "refused": _share(len(refused), len(found) * tried),
+        }
+        rows.append(row | {"taken with one more digit": _share(len(more), len(numbers) * tried)})
     return table(rows)
 
 
-def _share(wrongly: Sequence[str], found: Sequence[str]) -> str:
-    count = len(found) * len(WRAPPINGS)
-    low, high = wilson(len(wrongly), count)
-    return f"{len(wrongly)} of {count} ({100 * low:.2f} - {100 * high:.2f}%)"
+def _share(wrongly: int, count: int) -> str:
+    low, high = wilson(wrongly, count)
+    return f"{wrongly} of {count} ({100 * low:.2f} - {100 * high:.2f}%)"
 
 
 def mistaken(found: Sequence[Pair]) -> dict[str, str]:
@@ -86,10 +90,7 @@ def mistaken(found: Sequence[Pair]) -> dict[str, str]:
         for right, word in ((False, "taken"), (True, "refused")):
             asked = [one for one in found if one.right is right]
             wrongly = sum(verifier(one.given, one.accepted) is not right for one in asked)
-            low, high = wilson(wrongly, len(asked))
-            shown[f"{word} by {name}"] = (
-                f"{wrongly} of {len(asked)} ({100 * low:.1f} - {100 * high:.1f}%)"
-            )
+            shown[f"{word} by {name}"] = _share(wrongly, len(asked))
     return shown
 
 
