@@ -30,6 +30,15 @@ def test_a_missing_package_names_the_extra(name: str, monkeypatch: pytest.Monkey
         make_environment(name, options)
 
 
+def test_lakes_that_were_drawn_do_not_hide_a_missing_package(
+    monkeypatch: pytest.MonkeyPatch,
+) -> None:
+    make_environment("frozen_lake", {"maps": 2})
+    monkeypatch.setitem(sys.modules, "gymnasium", None)
+    with pytest.raises(MissingExtraError, match="gymnasium"):
+        make_environment("frozen_lake", {"maps": 2})
+
+
 def test_a_missing_mcp_names_the_extra(monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setitem(sys.modules, "mcp", None)
     with pytest.raises(MissingExtraError, match=r"turnwise\[mcp\]"):

@@ -39,6 +39,7 @@ class FrozenLake(Game):
     ) -> None:
         """`maps` random maps of size x size, or the standard one (4x4 or 8x8) with maps = 0. With a
         `move_reward` below 0 moves cost, and to give up does not."""
+        check_installed("gymnasium", "games")
         rewards: Rewards = "signed" if move_reward < 0 else "unknown"
         turn_rewards = bool(move_reward)
         self.facts = EnvironmentSpec(
@@ -156,7 +157,6 @@ def _standard_map(size: int) -> tuple[str, ...]:
 
 
 def _toy_text() -> Any:
-    check_installed("gymnasium", "games")
     from gymnasium.envs.toy_text import frozen_lake
 
     return frozen_lake
