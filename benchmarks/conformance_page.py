@@ -40,7 +40,8 @@ NOTES = {
     "service's.",
     "turnwise": "The learner, credits and records of a run, with a table for the model; who "
     "wrote a token is told to the record, as the loop of episodes does it. Conversations and "
-    "verdicts go through that loop.",
+    "verdicts go through that loop; what a resumed learner has lay in a checkpoint's files; new "
+    "weights reach the embedded engine.",
 }
 
 
@@ -134,7 +135,7 @@ def defects(known: dict[str, Any]) -> str:
     rows = ["| | defect | vectors |", "|---|---|---|"]
     for number, one in known.items():
         where = ", ".join(f"`{name}`" for name in one.get("vectors", []))
-        rows.append(f"| {number} | {one['what']} | {where or 'none: ' + one['not_posed']} |")
+        rows.append(f"| {number} | {one['what']} | {where} |")
     return "\n".join(rows)
 
 

@@ -52,8 +52,20 @@ OPERATIONS = {
     "for it, which an adapter writes in the framework's own form; a call gives its place, after so "
     "many seconds; `look` is asynchronous, `read` is not. Gives `turns` that are played before the "
     "episode ends by an answer, and what is `shown` after each: places, -1 for an error.",
+    "together": "One call of each of some episodes, as in `dialogue`, that are played together; "
+    "their grader's reply is 1. No tool may take longer than `limit` seconds. Gives `graded` (0 or "
+    "1) of each and what is `shown` in it.",
     "verdict": "The grader's replies to some episodes: a number, null, another text, or that it "
     "raises. Gives `graded` (0 or 1) and `reward` (0 without a grade) of each.",
+    "resume": "Rows as in `loss`, with advantages for each of some `steps` of AdamW, which moves "
+    "the log-probabilities as weights. After `stop_after` steps all is written to files, and what "
+    "is read from them goes on. Gives `logprob` after the last step.",
+    "order": "Tasks, and how many a step takes, in a run that stops after `stop_after` steps and "
+    "goes on. Gives how often each task came: `times`, in ascending order.",
+    "reload": "An engine has a model of tied embeddings, the first of two, and answers; then it is "
+    "given the second. The model is its embeddings, normalised by their root mean square (1e-6), "
+    "and their product with themselves. Gives the likeliest `token` after `prompt`, and its "
+    "`logprob`.",
 }
 
 DEFECTS = {
@@ -77,12 +89,6 @@ DEFECTS = {
     17: "Micro-batches are dropped: only the last one's gradient is applied",
     18: "A mean over micro-batches of means",
 }
-NOT_POSED = {
-    7: "it takes a clock",
-    11: "it takes two runs",
-    15: "it takes an engine with weights",
-}
-"""Why a defect has no vector."""
 
 
 def reference_episode(inputs: Inputs, planted: str = "") -> Outputs:
@@ -454,6 +460,69 @@ def reference_verdict(inputs: Inputs, planted: str = "") -> Outputs:
     unknown = float(planted == "counts as right")
     rewards = [reply if isinstance(reply, float) else unknown for reply in inputs["replies"]]
     return {"graded": [int(one or bool(planted)) for one in known], "reward": rewards}
+
+
+def reference_together(inputs: Inputs, planted: str = "") -> Outputs:
+    arguments = [json.loads(call["arguments"]) for call in inputs["calls"]]
+    late = [one["seconds"] > inputs["limit"] for one in arguments]
+    if planted == "one ends all":
+        return {"graded": [0 for _ in late], "shown": [[] for _ in late]}
+    places = [[one["place"]] for one in arguments]
+    instead = [-1] if planted == "shown as an error" else []
+    if planted != "waited for":
+        places = [instead if over else own for own, over in zip(places, late, strict=True)]
+    graded = [int(not over or planted != "not graded") for over in late]
+    return {"graded": graded, "shown": places}
+
+
+def reference_resume(inputs: Inputs, planted: str = "") -> Outputs:
+    """AdamW (Loshchilov and Hutter, arXiv 1711.05101, algorithm 2), with a clipped gradient."""
+    steps, stop, (a, b) = list(inputs["steps"]), inputs["stop_after"], inputs["betas"]
+    if planted == "a step skipped":
+        del steps[stop]
+    if planted == "a step repeated":
+        steps.insert(stop, steps[stop - 1])
+    table = np.concatenate(inputs["logprob"])
+    ends = np.cumsum([len(row) for row in inputs["mask"]])[:-1]
+    first, second, moved, begun = np.zeros_like(table), np.zeros_like(table), 0, 0
+    for number, advantage in enumerate(steps):
+        if number == stop and planted == "moments forgotten":
+            first, second, moved = np.zeros_like(table), np.zeros_like(table), 0
+        if number == stop and planted == "warmed up again":
+            begun = 0
+        logprob = [row.tolist() for row in np.split(table, ends)]
+        found = reference_loss(inputs | {"logprob": logprob, "advantage": advantage})
+        gradient = np.concatenate(found["gradient"])
+        norm = float(np.sqrt((gradient**2).sum()))
+        gradient *= min(1.0, inputs["max_gradient_norm"] / (norm + 1e-6))
+        moved, begun = moved + 1, begun + 1
+        rate = inputs["learning_rate"] * min(1.0, begun / inputs["warmup_steps"])
+        first = a * first + (1 - a) * gradient
+        second = b * second + (1 - b) * gradient**2
+        step = (first / (1 - a**moved)) / (np.sqrt(second / (1 - b**moved)) + 1e-8)
+        table = table * (1 - rate * inputs["weight_decay"]) - rate * step
+    return {"logprob": [row.tolist() for row in np.split(table, ends)]}
+
+
+def reference_order(inputs: Inputs, planted: str = "") -> Outputs:
+    count, stop = inputs["tasks_per_step"], inputs["stop_after"] * inputs["tasks_per_step"]
+    places = list(range(inputs["steps"] * count))
+    if planted == "begun anew":
+        places[stop:] = range(len(places) - stop)
+    if planted == "a step skipped":
+        places[stop:] = range(stop + count, len(places) + count)
+    drawn = [place % inputs["tasks"] for place in places]
+    return {"times": sorted(drawn.count(task) for task in range(inputs["tasks"]))}
+
+
+def reference_reload(inputs: Inputs, planted: str = "") -> Outputs:
+    before, after = (np.array(table) for table in inputs["embeddings"])
+    inner = before if planted in ("nothing reaches it", "the input's stale") else after
+    outer = before if planted in ("nothing reaches it", "the output's stale") else after
+    hidden = inner[inputs["prompt"][-1]]
+    logits = outer @ (hidden / np.sqrt((hidden**2).mean() + 1e-6))
+    token = int(logits.argmax())
+    return {"token": token, "logprob": float(logits[token] - np.logaddexp.reduce(logits))}
 
 
 REFERENCE: dict[str, Callable[..., Outputs]] = {
@@ -1119,6 +1188,67 @@ def dialogues() -> list[Case]:
     ]
 
 
+def runs() -> list[Case]:
+    draw = np.random.default_rng(15)
+    calls = [
+        {"tool": "look", "arguments": json.dumps({"place": n, "seconds": seconds})}
+        for n, seconds in ((1, 0.0), (2, 600.0), (3, 0.0))
+    ]
+    steps = [
+        [[round(float(n), 3)] * len(row) for n, row in zip(draw.normal(size=4), MASKS, strict=True)]
+        for _ in range(5)
+    ]
+    optimizer = {
+        "learning_rate": 0.05,
+        "betas": [0.9, 0.95],
+        "weight_decay": 0.1,
+        "max_gradient_norm": 0.2,
+        "warmup_steps": 4,
+    }
+    tables = [np.round(draw.normal(size=(8, 6)), 3).tolist() for _ in range(2)]
+    same = "a run that was stopped equals one that was not"
+    return [
+        Case(
+            "together-a-tool-that-hangs",
+            "together",
+            {"calls": calls, "limit": 2.0},
+            "A tool that does not come back ends its own episode, which has its grade, and costs "
+            "no other.",
+            "one episode costs no other",
+            (7,),
+            choices=("not graded", "shown as an error"),
+            mistakes=("waited for", "one ends all"),
+        ),
+        Case(
+            "resume-weights",
+            "resume",
+            batch(9) | {"steps": steps, "stop_after": 2} | optimizer,
+            "Weights, moments, and the learning rate's schedule go on where they were.",
+            same,
+            (11,),
+            mistakes=("moments forgotten", "warmed up again", "a step skipped", "a step repeated"),
+        ),
+        Case(
+            "resume-tasks",
+            "order",
+            {"tasks": 10, "tasks_per_step": 3, "steps": 10, "stop_after": 5},
+            "Each pass plays each task once, stopped or not.",
+            same,
+            (11,),
+            mistakes=("begun anew", "a step skipped"),
+        ),
+        Case(
+            "reload-tied-embeddings",
+            "reload",
+            {"embeddings": tables, "prompt": [3]},
+            "New weights reach both ends of a model whose embeddings are tied.",
+            "the policy that samples is the one that was trained",
+            (15,),
+            mistakes=("nothing reaches it", "the input's stale", "the output's stale"),
+        ),
+    ]
+
+
 def cases() -> list[Case]:
     return [
         *episodes(),
@@ -1130,6 +1260,7 @@ def cases() -> list[Case]:
         *sampled(),
         *grades(),
         *dialogues(),
+        *runs(),
     ]
 
 
@@ -1137,13 +1268,7 @@ def make() -> dict[str, Any]:
     """All that `vectors.json` holds."""
     vectors = [vector(case) for case in cases()]
     posed = {n: [v["id"] for v in vectors if n in v["defects"]] for n in DEFECTS}
-    defects = {
-        str(n): {
-            "what": what,
-            **({"not_posed": NOT_POSED[n]} if n in NOT_POSED else {"vectors": posed[n]}),
-        }
-        for n, what in DEFECTS.items()
-    }
+    defects = {str(n): {"what": what, "vectors": posed[n]} for n, what in DEFECTS.items()}
     return {
         "made_by": "python -m conformance.make",
         "operations": OPERATIONS,

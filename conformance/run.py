@@ -33,6 +33,7 @@ import sys
 from collections.abc import Callable
 from dataclasses import asdict, dataclass, field
 from functools import cache
+from itertools import chain
 from pathlib import Path
 from typing import Any
 
@@ -184,14 +185,18 @@ def turnwise() -> Adapter:
     """turnwise's learner, credits, records and loop of episodes, without a run around them: the
     model is a table of log-probabilities."""
     import asyncio
+    import tempfile
     from importlib.metadata import version
 
     import torch
+    from safetensors.torch import load_file
     from transformers import LlamaConfig, LlamaForCausalLM
 
     from turnwise.algorithms import make_algorithm
     from turnwise.algorithms.kl import k2, k3, k3_plus
     from turnwise.config import LearningConfig, RolloutConfig
+    from turnwise.engines.base import Completion, Sampling
+    from turnwise.engines.embedded import EmbeddedEngine
     from turnwise.environments.base import Environment
     from turnwise.forward.logprobs import score_tokens
     from turnwise.learning.batch import collate, policy_examples
@@ -202,7 +207,9 @@ def turnwise() -> Adapter:
     from turnwise.learning.signals.base import SignalArrays, Signals
     from turnwise.rewards.answer import exact_match
     from turnwise.rollout.loop import EpisodeLoop
+    from turnwise.rollout.order import tasks_of_step
     from turnwise.scaffolds.tags import TagsScaffold
+    from turnwise.storage import checkpoint, tensors
     from turnwise.tokens import KeptTokens, Segment, Source, Tokens
     from turnwise.tools.tool import tool
     from turnwise.types import Action, Group, Outcome, Task, Trajectory, Verdict
@@ -221,13 +228,17 @@ def turnwise() -> Adapter:
 
             return compute
 
-    @cache
-    def small_model(width: int = 8, use: str = "policy") -> Any:
-        """One for each use, as making one and looking at it takes longer than all else."""
+    def new_model(words: int = 8, width: int = 8, tied: bool = False) -> Any:
         torch.manual_seed(0)
         sizes = {"hidden_size": width, "intermediate_size": 8, "num_hidden_layers": 1}
         heads = {"num_attention_heads": 1, "num_key_value_heads": 1}
-        return LlamaForCausalLM(LlamaConfig(vocab_size=width, **sizes, **heads))
+        config = LlamaConfig(vocab_size=words, tie_word_embeddings=tied, **sizes, **heads)
+        return LlamaForCausalLM(config)
+
+    @cache
+    def small_model(width: int = 8, use: str = "policy") -> Any:
+        """One for each use, as making one and looking at it takes longer than all else."""
+        return new_model(width, width)
 
     def record(mask: list[int], logprob: list[float] | None = None, turn: Any = None) -> Tokens:
         """A prompt of one token, then a row."""
@@ -266,37 +277,96 @@ def turnwise() -> Adapter:
             **numbers,
         }
 
+    def cut_as(inputs: Inputs, **numbers: Any) -> Any:
+        """The learner cuts micro-batches itself, by padded tokens, and no smaller than 64."""
+        most = max(len(rows) for rows in inputs["micro_batches"])
+        numbers["tokens_per_micro_batch"] = most * (width_of(inputs | {"width": None}) + 1)
+        return LearningConfig(learning_rate=1e-6).model_copy(update=numbers)
+
+    def updated(learner: Any, inputs: Inputs, advantage: list[list[float]]) -> dict[str, float]:
+        """The metrics of one update."""
+        members = [
+            trajectory(i, 0, record(row, inputs["old_logprob"][i]))
+            for i, row in enumerate(inputs["mask"])
+        ]
+        given = {
+            member.id: np.array([0.0, *own], np.float32) * member.tokens.mask
+            for member, own in zip(members, advantage, strict=True)
+        }
+        groups = [Group(member.group, (member,)) for member in members]
+        return dict(learner.update(groups, Credits(given, frozenset(given))).metrics)
+
     def loss(inputs: Inputs) -> Outputs:
         width, mask = width_of(inputs), inputs["mask"]
         table = torch.tensor(padded(inputs["logprob"], width), requires_grad=True)
         entropy = torch.tensor(padded(inputs.get("entropy", mask), width), requires_grad=True)
         reference = torch.tensor(padded(inputs.get("reference", inputs["logprob"]), width))
         algorithm = make_algorithm("grpo", parts_of(inputs))
-        # The learner cuts micro-batches itself, by padded tokens, and no smaller than 64.
-        budget = max(len(rows) for rows in inputs["micro_batches"]) * (max(map(len, mask)) + 1)
-        config = LearningConfig(learning_rate=1e-6).model_copy(
-            update={"tokens_per_micro_batch": budget}
-        )
         other = small_model(use="reference") if algorithm.has_reference else None
-        learner = PolicyLearner(
-            small_model(), other, config, algorithm, ranks=Rows(logprob=table, entropy=entropy)
-        )
+        rows = Rows(logprob=table, entropy=entropy)
+        learner = PolicyLearner(small_model(), other, cut_as(inputs), algorithm, ranks=rows)
         learner._compute_reference = other and Rows(logprob=reference).shard(other)
-        members = [
-            trajectory(i, 0, record(row, inputs["old_logprob"][i])) for i, row in enumerate(mask)
-        ]
-        given = {
-            member.id: np.array([0.0, *inputs["advantage"][i]], np.float32) * member.tokens.mask
-            for i, member in enumerate(members)
-        }
-        groups = [Group(member.group, (member,)) for member in members]
-        report = learner.update(groups, Credits(given, frozenset(given)))
+        metrics = updated(learner, inputs, inputs["advantage"])
         # The learner reports the mean over all trained tokens; the gradient is what it applied.
         assert table.grad is not None
-        found = {"loss": report.metrics["policy/loss"], "gradient": like(table.grad.tolist(), mask)}
+        found = {"loss": metrics["policy/loss"], "gradient": like(table.grad.tolist(), mask)}
         if entropy.grad is not None:
             found["entropy_gradient"] = like(entropy.grad.tolist(), mask)
         return found
+
+    def resume(inputs: Inputs) -> Outputs:
+        names = "learning_rate", "betas", "weight_decay", "max_gradient_norm", "warmup_steps"
+        config = cut_as(inputs, **{name: inputs[name] for name in names})
+        steps, stop = inputs["steps"], inputs["stop_after"]
+
+        def begun(table: Any) -> Any:
+            """A learner of a model of which the table is the one weight that is trained."""
+            model = new_model().requires_grad_(False)
+            model.table = torch.nn.Parameter(table)
+            rows = Rows(logprob=model.table, entropy=torch.zeros_like(table))
+            algorithm = make_algorithm("grpo", parts_of(inputs))
+            return PolicyLearner(model, None, config, algorithm, ranks=rows)
+
+        first = begun(torch.tensor(padded(inputs["logprob"], width_of(inputs))))
+        for advantage in steps[:stop]:
+            updated(first, inputs, advantage)
+        with tempfile.TemporaryDirectory() as place:
+            given = Path(place), stop, first.model, letters(), {}, first.state()
+            saved = checkpoint.load(checkpoint.save(*given))
+            second = begun(load_file(saved.folder / "model.safetensors")["table"])
+            second.load_state(tensors.read(saved.learner))
+        for advantage in steps[stop:]:
+            updated(second, inputs, advantage)
+        return {"logprob": like(second.model.table.tolist(), inputs["mask"])}
+
+    def order(inputs: Inputs) -> Outputs:
+        """A step's tasks come of its number alone, so a run that stops has nothing to keep."""
+        tasks = [Task(str(n), "?") for n in range(inputs["tasks"])]
+        count = inputs["tasks_per_step"]
+        drawn = [
+            one.id for n in range(inputs["steps"]) for one in tasks_of_step(tasks, n, count, 0)
+        ]
+        return {"times": sorted(drawn.count(task.id) for task in tasks)}
+
+    def reload(inputs: Inputs) -> Outputs:
+        before, after = (torch.tensor(table) for table in inputs["embeddings"])
+        model = new_model(*before.shape, tied=True).eval()
+        model.load_state_dict({name: torch.zeros_like(w) for name, w in model.state_dict().items()})
+        model.model.norm.weight.data.fill_(1.0)
+        model.model.embed_tokens.weight.data.copy_(before)
+
+        async def asked() -> Completion:
+            engine = EmbeddedEngine(
+                model, letters(), max_sequences=1, max_tokens=8, deterministic=True
+            )
+            engine.open("asked")
+            sampling = Sampling(max_tokens=1, temperature=0.0)
+            await engine.generate(inputs["prompt"], sampling, session="asked")
+            await engine.load_weights({"model.embed_tokens.weight": after}, 1)
+            return await engine.generate(inputs["prompt"], sampling, session="asked")
+
+        found = asyncio.run(asked())
+        return {"token": found.tokens[0], "logprob": float(found.logprobs[0])}
 
     def divergence(inputs: Inputs) -> Outputs:
         known = {"k2": k2, "k3": k3, "k3 with the gradient of k2": k3_plus}
@@ -483,28 +553,44 @@ def turnwise() -> Adapter:
         async def _observe(self, *_: Any) -> None:
             """What is shown is read at the end."""
 
-    def played(reply: Any = 0.0, texts: tuple[str, ...] = ()) -> Trajectory:
+    def episode_of(reply: Any, texts: tuple[str, ...] = (), **limits: Any) -> Spoken:
         room, planned = Room(), Trajectory(Task("t", "?"), "g", 0, 0)
         room.reply = reply
-        episode = Spoken(planned=planned, prototype=room, limits=RolloutConfig())
+        episode = Spoken(planned=planned, prototype=room, limits=RolloutConfig(**limits))
         episode.texts = texts
-        return asyncio.run(episode.run())
+        return episode
+
+    def spoken(calls: list[dict[str, str]]) -> str:
+        texts = (f"<{one['tool']}>{one['arguments']}</{one['tool']}>" for one in calls)
+        return "".join(texts) + "<end>"
+
+    def shown(trajectory: Trajectory) -> list[list[int]]:
+        return [
+            [-1] if turn.action.error else [int(one.content) for one in turn.step.results]
+            for turn in trajectory.turns
+            if turn.step is not None and (turn.action.calls or turn.action.error)
+        ]
 
     def dialogue(inputs: Inputs) -> Outputs:
-        texts = [
-            "".join(f"<{one['tool']}>{one['arguments']}</{one['tool']}>" for one in turn) + "<end>"
-            for turn in inputs["turns"]
+        texts = tuple(spoken(turn) for turn in inputs["turns"])
+        found = asyncio.run(episode_of(0.0, texts).run())
+        return {"turns": len(found.turns) - 1, "shown": shown(found)}
+
+    def together(inputs: Inputs) -> Outputs:
+        episodes = [
+            episode_of(1.0, (spoken([call]),), max_seconds=inputs["limit"])
+            for call in inputs["calls"]
         ]
-        *turns, _ = played(texts=tuple(texts)).turns
-        shown = [
-            [-1] if turn.action.error else [int(one.content) for one in turn.step.results]
-            for turn in turns
-            if turn.step is not None
-        ]
-        return {"turns": len(turns), "shown": shown}
+
+        async def all_of_them() -> list[Trajectory]:
+            return await asyncio.gather(*(one.run() for one in episodes))
+
+        found = asyncio.run(all_of_them())
+        graded = [int(one.reward is not None) for one in found]
+        return {"graded": graded, "shown": [list(chain(*shown(one))) for one in found]}
 
     def verdict(inputs: Inputs) -> Outputs:
-        rewards = [played(reply).reward for reply in inputs["replies"]]
+        rewards = [asyncio.run(episode_of(reply).run()).reward for reply in inputs["replies"]]
         graded = [int(reward is not None) for reward in rewards]
         return {"graded": graded, "reward": [reward or 0.0 for reward in rewards]}
 
@@ -520,7 +606,11 @@ def turnwise() -> Adapter:
         "episode": episode,
         "grade": grade,
         "dialogue": dialogue,
+        "together": together,
         "verdict": verdict,
+        "resume": resume,
+        "order": order,
+        "reload": reload,
     }
 
 

@@ -22,7 +22,12 @@ def adapter() -> Adapter:
     return ADAPTERS["turnwise"]()
 
 
-@pytest.mark.parametrize("name", VECTORS)
+WAITS = "together-a-tool-that-hangs"
+
+
+@pytest.mark.parametrize(
+    "name", [pytest.param(n, marks=[pytest.mark.long] * (n == WAITS)) for n in VECTORS]
+)
 def test_turnwise_gives_what_is_expected(name: str, adapter: Adapter) -> None:
     result = pose(VECTORS[name], adapter)
     assert result.verdict == (BY_CHOICE | NOT_POSED).get(name, "pass"), result
@@ -82,10 +87,9 @@ def test_a_wrong_mask_in_turnwise_would_be_found(adapter: Adapter) -> None:
     assert (result.verdict, result.note) == ("differs", "mean of means")
 
 
-def test_every_defect_has_a_vector_or_a_reason() -> None:
+def test_every_defect_has_a_vector() -> None:
     assert len(HELD["defects"]) == 18
-    for number, defect in HELD["defects"].items():
-        assert bool(defect.get("vectors")) != ("not_posed" in defect), number
+    assert all(defect["vectors"] for defect in HELD["defects"].values())
 
 
 def test_what_an_adapter_lacks_or_raises_is_told(
