@@ -67,7 +67,9 @@ def finish(folder: Path) -> Path:
     """Write the report of a run, which says that it is finished."""
     report = {"name": "demo", "seed": 0, "seconds": 60.0, "comparisons": []}
     (folder / "report.json").write_text(json.dumps(report))
-    (folder / "report.md").write_text("# demo\n\n| a | b |\n|---|---|\n| 1 | **2** |\n")
+    (folder / "report.md").write_text(
+        "# demo\n\n#1 is no heading\n\n| a | b |\n|---|---|\n| 1 | **2** |\n"
+    )
     return folder
 
 

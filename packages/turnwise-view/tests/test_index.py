@@ -1,6 +1,7 @@
 """Files of trajectories as lists need them: few columns, few groups of rows, read again when they
 have changed."""
 
+import json
 from pathlib import Path
 
 import pyarrow as pa
@@ -10,7 +11,14 @@ import pytest
 from dashboard_sample_run import rewrite, rows_of
 from turnwise.errors import DataError
 from turnwise_view.dashboard.episodes import Query, find
-from turnwise_view.dashboard.index import Index, read_row, read_rows, rows_with
+from turnwise_view.dashboard.index import (
+    Index,
+    read_row,
+    read_rows,
+    rows_calling,
+    rows_with,
+    rows_with_problem,
+)
 from turnwise_view.dashboard.runs import row_count
 
 
@@ -89,8 +97,13 @@ def test_the_index_keeps_no_more_rows_than_it_may(run: Path) -> None:
 
 
 def test_texts_are_found_in_words_of_any_language_and_with_quotes(run: Path) -> None:
-    rows = rows_of(run)
-    rows[1]["steps"] = '[{"observation": ["Z\\u00fcrich \\"old\\" town", 3]}]'
+    rows, said = rows_of(run), 'Zürich "old" town'
+    rows[1]["steps"] = json.dumps([{"observation": [said, 3]}])
+    call = {"name": said, "arguments": {"name": "lookup"}}
+    rows[1]["actions"] = json.dumps([{"text": "", "calls": [call], "error": said}])
     rewrite(run, rows)
-    for text in ("zürich", '"OLD" town'):
-        assert rows_with(newest(run), text) == [False, True, *[False] * 5]
+    for text in ("ZÜRICH", '"OLD" town'):
+        for look in (rows_with, rows_with_problem):
+            assert look(newest(run), text) == [False, True, *[False] * 5]
+    assert rows_calling(newest(run), said) == [False, True, *[False] * 5]
+    assert rows_calling(newest(run), "lookup") == [True, False, *[True] * 5]

@@ -6,6 +6,7 @@ import os
 import socket
 from pathlib import Path
 from typing import Any
+from urllib.parse import unquote
 
 import httpx2
 import pyarrow as pa
@@ -21,7 +22,7 @@ from turnwise.storage.trajectory_rows import LATER, SCHEMA
 from turnwise.tokens import Source
 from turnwise_view.dashboard.notes import notes_file
 from turnwise_view.dashboard.reports import NAMES
-from turnwise_view.dashboard.runs import COUNTED
+from turnwise_view.dashboard.runs import COUNTED, find_runs
 from turnwise_view.dashboard.security import AccessGuard
 from turnwise_view.dashboard.server import application
 from turnwise_view.viewing import dashboard_of
@@ -41,7 +42,9 @@ async def test_only_a_browser_with_the_secret_and_the_right_host_is_let_in(run: 
         assert "HttpOnly" in cookie
         assert "SameSite=Strict" in cookie
         assert (await client.get("/api/runs")).status_code == 200
-        elsewhere = await client.get("/api/runs", headers={"host": "evil.test"})
+        tunnel = await client.get("/api/runs", headers={"host": "localhost:9000"})
+        assert tunnel.status_code == 200
+        elsewhere = await client.get("/api/runs", headers={"host": "evil.test:8080"})
         assert elsewhere.status_code == 403
         for header in ("content-security-policy", "x-content-type-options", "referrer-policy"):
             assert header in elsewhere.headers
@@ -79,8 +82,9 @@ async def test_notes_are_kept_beside_the_run_and_come_as_json_alone(run: Path) -
         assert [row["note"] for row in listed["rows"]][:3] == [False, True, False]
         await client.post("/api/runs/0/notes", json={**note, "text": ""})
         assert (await client.get("/api/runs/0/notes")).json() == {"notes": []}
+        notes_file(run).write_text('{"file": "step-000003", "row": 1}\n')
+        assert (await client.get("/api/runs/0/notes")).status_code == 422
     assert sorted(run.rglob("*")) == before
-    assert notes_file(run).is_file()
 
 
 def test_episodes_are_found_by_what_they_are(run: Path) -> None:
@@ -100,6 +104,9 @@ def test_episodes_are_found_by_what_they_are(run: Path) -> None:
         "text=EPISODE%202": 1,
         "tool=lookup": 7,
         "tool=look": 0,
+        "tool=capital%20of%201": 0,
+        "error=capital": 0,
+        **dict.fromkeys(("text=error", "text=observation", "text=null"), 0),
     }.items():
         assert count(f"file=step-000003&{query}") == found
     pages = [get([run], f"runs/0/episodes?limit=4&offset={at}")[0] for at in range(0, whole, 4)]
@@ -174,10 +181,12 @@ def test_a_group_says_where_its_episodes_part(run: Path) -> None:
 
 
 async def test_exports_are_what_was_chosen(run: Path) -> None:
+    run = run.rename(run.with_name('прогон "1"'))
     async with admitted([run]) as client:
         base = "/api/runs/0/export?select=step-000003:1,step-000003:0"
         page = await client.get(f"{base}&format=html")
-        assert "attachment" in page.headers["content-disposition"]
+        named = page.headers["content-disposition"].removeprefix("attachment; filename*=UTF-8''")
+        assert unquote(named) == 'прогон "1"-episodes.html'
         assert "<script" not in page.text
         table = await client.get(f"{base}&format=parquet")
         rows = pq.read_table(pa.BufferReader(table.content))
@@ -224,6 +233,27 @@ def test_bad_folders_have_their_own_messages(run: Path, tmp_path: Path) -> None:
     assert get([run], "runs/0")[0]["steps_done"] == 3
     (run / "config.toml").write_text("name = ")
     assert get([run, run.parent], "runs")[0]["runs"][0]["state"] == "unreadable"
+
+
+def test_every_run_is_shown_whatever_others_are_called(tmp_path: Path) -> None:
+    places = [tmp_path / one for one in ("a/runs", "b/runs", "c/runs", "single")]
+    for run in (*(place / name for place in places[:3] for name in ("1", "2")), places[3]):
+        run.mkdir(parents=True)
+        (run / "config.toml").write_text('environment = "production"\ntrain = true\n')
+    shown = find_runs([places[0], places[3], *places[1:3]])
+    assert len(shown) == len(set(shown.values())) == 7
+    listed, played = get(places, "runs", "play")
+    assert len(listed["runs"]) == 7
+    assert played["environments"] == [""]
+
+
+@pytest.mark.skipif(os.geteuid() == 0, reason="root may read everything")
+def test_folders_that_may_not_be_read_hide_no_run(run: Path) -> None:
+    closed = run.parent / "closed"
+    closed.mkdir(mode=0)
+    assert list(find_runs([run.parent]).values()) == [run]
+    with pytest.raises(DataError, match="no such folder that you may read"):
+        find_runs([closed])
 
 
 def test_a_run_of_another_turnwise_is_shown_though_its_recipe_is_unknown(run: Path) -> None:

@@ -142,7 +142,6 @@ def episode(path: Path, name: str, number: int, index: Index) -> dict[str, Any]:
         "graded": row["reward"] is not None,
         "penalty": row["penalty"],
         "parts": json.loads(row["parts"]),
-        "turn_parts": json.loads(row["turn_parts"]),
         "turn_rewards": row["turn_rewards"],
         "verdict": row["detail"],
         "problem": row["problem"],

@@ -112,7 +112,8 @@ def _atif(run: Path, chosen: Chosen) -> tuple[str, bytes]:
     with zipfile.ZipFile(target, "w", zipfile.ZIP_DEFLATED) as archive:
         for (name, number), row in zip(chosen, rows_of(run, chosen), strict=True):
             if row["images"] or not row["ids"]:
-                raise DataError(f"{name}, row {number} cannot be written in ATIF: it has images")
+                why_not = "it has images" if row["images"] else "it has no tokens"
+                raise DataError(f"{name}, row {number} cannot be written in ATIF: {why_not}")
             whole = f"{name}-{number:05d}"
             text = json.dumps(trajectory_of(row, whole, recipe, decode), allow_nan=False)
             archive.writestr(f"{whole}.json", text + "\n")

@@ -6,9 +6,8 @@ of turns are searched in the file itself, and lengths are read for the rows that
 
 import json
 from collections import OrderedDict
-from collections.abc import Iterable, Iterator, Sequence
+from collections.abc import Callable, Iterable, Iterator, Sequence
 from contextlib import contextmanager
-from functools import reduce
 from pathlib import Path
 from threading import Lock
 from typing import Any
@@ -39,7 +38,7 @@ LIGHT = (
 SEARCHED = ("prompt", "answer", "detail", "problem", "actions", "steps")
 """Columns in which a text is looked for."""
 AS_JSON = ("actions", "steps")
-"""The columns among them that are JSON."""
+"""The columns among them that are JSON, whose own words are not what was said."""
 NEEDED = tuple(name for name in SCHEMA.names if name not in LATER)
 """Columns without which an episode cannot be shown."""
 LONGEST_PROMPT = 200
@@ -141,29 +140,57 @@ def lengths(file: Path) -> list[int]:
 
 def rows_with(file: Path, text: str) -> list[bool]:
     """Whether each trajectory of a file has the text anywhere in what was said, case aside."""
-    # In JSON a text stands as it is escaped there.
-    table, written = read(file, SEARCHED), json.dumps(text)[1:-1]
+    table, wanted = read(file, SEARCHED), text.lower()
     return _any(
-        pc.match_substring(table[name], written if name in AS_JSON else text, ignore_case=True)
+        _confirmed(
+            table[name], text, lambda said: any(wanted in one.lower() for one in _texts(said))
+        )
+        if name in AS_JSON
+        else pc.match_substring(table[name], text, ignore_case=True).to_pylist()
         for name in SEARCHED
     )
 
 
 def rows_calling(file: Path, tool: str) -> list[bool]:
     """Whether each trajectory of a file has a call of a tool of that name."""
-    actions = read(file, ("actions",))["actions"]
-    return _any([pc.match_substring(actions, f'"name": "{tool}"')])
+
+    def calls(actions: Any) -> bool:
+        return any(call["name"] == tool for action in actions for call in action["calls"])
+
+    return _confirmed(read(file, ("actions",))["actions"], tool, calls)
 
 
 def rows_with_problem(file: Path, text: str) -> list[bool]:
     """Whether each trajectory of a file has a malformed turn or a problem that says the text."""
-    table, pattern = read(file, ("problem", "actions")), f'"error": "[^"]*{_literal(text)}'
-    problem = pc.match_substring(table["problem"], text, ignore_case=True)
-    return _any([problem, pc.match_substring_regex(table["actions"], pattern, ignore_case=True)])
+    table, wanted = read(file, ("problem", "actions")), text.lower()
+
+    def fails(actions: Any) -> bool:
+        return any(wanted in (action["error"] or "").lower() for action in actions)
+
+    problem = pc.match_substring(table["problem"], text, ignore_case=True).to_pylist()
+    return _any([problem, _confirmed(table["actions"], text, fails)])
 
 
-def _any(found: Iterable[Any]) -> list[bool]:
-    return [bool(one) for one in reduce(pc.or_kleene, found).to_pylist()]  # null or true: true
+def _any(columns: Iterable[Sequence[bool | None]]) -> list[bool]:
+    return [any(row) for row in zip(*columns, strict=True)]
+
+
+def _confirmed(column: pa.ChunkedArray, text: str, fits: Callable[[Any], bool]) -> list[bool]:
+    """Whether each JSON fits. Only those in which the text stands are read: that takes longer."""
+    near = pc.match_substring_regex(column, _in_json(text), ignore_case=True).to_pylist()
+    pairs = zip(near, column, strict=True)
+    return [bool(maybe) and fits(json.loads(one.as_py())) for maybe, one in pairs]
+
+
+def _texts(data: Any) -> Iterator[str]:
+    """All texts in some JSON but the keys."""
+    waiting = [data]
+    while waiting:
+        one = waiting.pop()
+        if isinstance(one, str):
+            yield one
+        elif isinstance(one, dict | list):
+            waiting += one.values() if isinstance(one, dict) else one
 
 
 def _shortened(table: pa.Table) -> pa.Table:
@@ -176,6 +203,13 @@ def _shortened(table: pa.Table) -> pa.Table:
     return table
 
 
+def _in_json(text: str) -> str:
+    """A text as a regular expression of RE2, as JSON escapes it: `é` is written otherwise than `É`,
+    so that both have to be looked for."""
+    cases = ([one] if one.isascii() else sorted({one.lower(), one.upper()}) for one in text)
+    return "".join(f"(?:{'|'.join(map(_literal, letters))})" for letters in cases)
+
+
 def _literal(text: str) -> str:
-    """A text as a regular expression of RE2."""
-    return "".join(one if one.isalnum() or one == " " else f"\\x{{{ord(one):x}}}" for one in text)
+    written = json.dumps(text)[1:-1]
+    return "".join(one if one.isalnum() else f"\\x{{{ord(one):x}}}" for one in written)

@@ -30,11 +30,11 @@ def read_notes(run: Path) -> list[dict[str, Any]]:
         lines = file.read_text(encoding="utf-8").split("\n")
         written = [json.loads(line) for line in lines if line.strip()]
         present = {(str(note["file"]), int(note["row"])): note for note in written}
+        return [note for note in present.values() if note["text"]]
     except FileNotFoundError:
         return []
     except (OSError, ValueError, LookupError, TypeError) as error:
         raise DataError(f"{file} cannot be read: {error}") from None
-    return [note for note in present.values() if note["text"]]
 
 
 def write_note(run: Path, file: str, row: int, text: str) -> None:

@@ -40,12 +40,9 @@ def find_runs(paths: Sequence[Path]) -> dict[str, Path]:
     found inside one. Raises DataError, naming the folder, where there is none."""
     found: dict[str, Path] = {}
     for path in paths:
-        if not path.is_dir():
-            raise DataError(f"{path}: there is no such folder")
-        if (path / CONFIG).is_file():
-            found[str(len(found))] = path
-            continue
-        inside = sorted(_inside(path, DEEPEST))
+        if not (os.path.isdir(path) and os.access(path, os.R_OK | os.X_OK)):
+            raise DataError(f"{path}: there is no such folder that you may read")
+        inside = [path] if os.path.isfile(path / CONFIG) else sorted(_inside(path, DEEPEST))
         if not inside:
             raise DataError(
                 f"{path} is no run folder and holds none: give the folder that `turnwise train` "
@@ -53,17 +50,20 @@ def find_runs(paths: Sequence[Path]) -> dict[str, Path]:
                 "--folder NEW` makes one"
             )
         for run in inside:
-            name = run.relative_to(path).as_posix()
-            found[name if name not in found else f"{path.name}/{name}"] = run
+            name = str(len(found)) if run == path else run.relative_to(path).as_posix()
+            others = (f"{path.name}/{name}", *(f"{name}-{number}" for number in range(len(found))))
+            found[next(one for one in (name, *others) if one not in found)] = run
     return found
 
 
 def _inside(folder: Path, levels: int) -> Iterator[Path]:
-    for child in folder.iterdir():
-        if (child / CONFIG).is_file():
-            yield child
-        elif levels > 1 and child.is_dir() and not child.name.startswith("."):
-            yield from _inside(child, levels - 1)
+    # `os.path` says no, where `Path` raises, of what may not be looked into.
+    with suppress(PermissionError):
+        for child in folder.iterdir():
+            if os.path.isfile(child / CONFIG):
+                yield child
+            elif levels > 1 and os.path.isdir(child) and not child.name.startswith("."):
+                yield from _inside(child, levels - 1)
 
 
 def check_links(path: Path) -> None:
@@ -97,7 +97,7 @@ def overview(identity: str, path: Path) -> dict[str, Any]:
         lines = folder.lines("metrics.jsonl")
         kept = any(folder.evaluation(name) is not None for name in KEPT)
         shown["kind"] = "evaluation" if kept else "run"
-        planned = None if kept else values.get("train", {}).get("steps")
+        planned = None if kept else flattened(values).get("train.steps")
         state = _state(folder, bool(lines) or kept)
         return shown | {
             "name": str(values.get("name", path.name)),
@@ -133,10 +133,7 @@ def details(identity: str, path: Path) -> dict[str, Any]:
             for line in folder.lines("no_signal.jsonl")
         ],
         "moves": move_sentences(folder),
-        "has": {
-            name: (path / f"{name}.jsonl").is_file()
-            for name in ("metrics", "timing", "validation", "cold_start", "imitation")
-        },
+        "has": {name: (path / f"{name}.jsonl").is_file() for name in ("metrics", "timing")},
     }
 
 
@@ -181,7 +178,7 @@ def environments(shown: Mapping[str, Path]) -> list[str]:
     for path in shown.values():
         with suppress(DataError):
             check_links(path)
-            found.add(str(recipe_values(path).get("environment", {}).get("name", "")))
+            found.add(str(flattened(recipe_values(path)).get("environment.name", "")))
     return sorted(found)
 
 

@@ -6,6 +6,7 @@ this machine (Host).
 """
 
 import hmac
+import re
 import secrets
 from collections.abc import Mapping
 from typing import Any
@@ -32,13 +33,14 @@ class AccessGuard:
         """The address that is served; of one that is not this machine's own any name will do."""
         self.secret = secrets.token_urlsafe(24)
         self._cookie = f"turnwise-{port}"
-        name = f"[{host}]" if ":" in host else host
-        self._hosts = {f"{one}:{port}" for one in LOOPBACK} if name in LOOPBACK else None
+        self._local = (f"[{host}]" if ":" in host else host) in LOOPBACK
 
     def refusal(self, headers: Mapping[str, str], query: str) -> tuple[int, str] | None:
         """The status and the reason with which a request is refused; None for one that is let
         in."""
-        if self._hosts is not None and headers.get("host", "") not in self._hosts:
+        # Any port will do: that of a tunnel's end is another one.
+        name = re.sub(r":\d*$", "", headers.get("host", ""))
+        if self._local and name not in LOOPBACK:
             return 403, "this address is another one's: open the one that `turnwise view` printed"
         if self.asks(query) or self._knows(headers.get("cookie", "")):
             return None

@@ -15,7 +15,7 @@ from collections.abc import AsyncIterator, Mapping, Sequence
 from importlib import resources
 from pathlib import Path
 from typing import Any
-from urllib.parse import parse_qs, unquote
+from urllib.parse import parse_qs, quote, unquote
 
 from starlette.applications import Starlette
 from starlette.requests import Request
@@ -24,6 +24,7 @@ from starlette.routing import Route
 
 from turnwise.errors import ConfigError, DataError, TurnwiseError
 from turnwise_view.dashboard.answers import ROUTES, Asked, Dashboard, File
+from turnwise_view.dashboard.curves import LOGS
 from turnwise_view.dashboard.security import HEADERS, AccessGuard
 
 STATIC = {".html": "text/html", ".js": "text/javascript", ".css": "text/css"}
@@ -31,8 +32,11 @@ LARGEST_BODY = 100_000
 """Bytes of a request, at most."""
 LOOK_SECONDS = 1.0
 KEEP_ALIVE_SECONDS = 15.0
-WATCHED = ("metrics.jsonl", "timing.jsonl", "cold_start.jsonl", "trajectories", "evaluations")
-OTHERS = ("report.json", "lock", "validation.jsonl", "no_signal.jsonl", "moves.jsonl")
+WATCHED = (
+    *(f"{log}.jsonl" for log in (*LOGS, "no_signal", "moves")),
+    *("trajectories", "evaluations", "report.json", "lock"),
+)
+"""Files and folders of a run that change when it has something new to show."""
 
 
 def application(dashboard: Dashboard, door: AccessGuard) -> Starlette:
@@ -112,11 +116,13 @@ def _json(value: Any) -> Response:
     except ValueError:  # seldom, so that others are not copied for it
         text = json.dumps(_finite(value))
     headers = {**HEADERS, "cache-control": "no-store"}
-    return Response(text.encode("utf-8", "replace"), 200, headers, "application/json")
+    return Response(text.encode(), 200, headers, "application/json")
 
 
 def _file(file: File) -> Response:
-    taken = {"content-disposition": f'attachment; filename="{file.name}"'} if file.name else {}
+    # Encoded: a header has no letters but those of Latin-1, and a run's folder may have any.
+    name = quote(file.name, errors="replace")
+    taken = {"content-disposition": f"attachment; filename*=UTF-8''{name}"} if name else {}
     return Response(file.content, 200, {**HEADERS, **taken}, file.kind)
 
 
@@ -169,8 +175,7 @@ async def changes(runs: Mapping[str, Path]) -> AsyncIterator[str]:
 
 def _looks(runs: Mapping[str, Path]) -> dict[str, tuple[tuple[int, int], ...]]:
     return {
-        identity: tuple(_look(path / name) for name in (*WATCHED, *OTHERS))
-        for identity, path in runs.items()
+        identity: tuple(_look(path / name) for name in WATCHED) for identity, path in runs.items()
     }
 
 

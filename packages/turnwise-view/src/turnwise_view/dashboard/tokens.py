@@ -14,7 +14,7 @@ from tokenizers import Tokenizer
 
 from turnwise.algorithms.parts import BYPASS
 from turnwise.algorithms.registry import make_algorithm
-from turnwise.config import check_recipe
+from turnwise.config import check_recipe, flattened
 from turnwise.errors import ConfigError, DataError
 from turnwise.storage.run_folder import RunFolder
 from turnwise.tokens import Source
@@ -142,7 +142,7 @@ def _reasons(
     if kind == "other":  # demonstrations and preferences: every sampled token
         return [NOT_SAMPLED.get(Source(source)) for source in sources]
     trained = {Source.MODEL}
-    if not recipe.get("learning", {}).get("mask_observations", True):
+    if not flattened(recipe).get("learning.mask_observations", True):
         trained |= {Source.TOOL, Source.ENVIRONMENT}
     whole = _of_trajectory(row, index, file)
     each = [whole] * len(sources) if whole else _of_tokens(row, clip_range(recipe))

@@ -56,7 +56,7 @@ export function replace(parent, ...children) {
 }
 
 /** A table. `columns`: [{title, number?, wide?}]; `rows`: lists of cells (text or elements). */
-export function table(caption, columns, rows, attributes = {}) {
+export function table(caption, columns, rows) {
   const kind = (column) =>
     [column.number && "number", column.wide && "wide"].filter(Boolean).join(" ");
   const cell = (value, index) =>
@@ -73,7 +73,6 @@ export function table(caption, columns, rows, attributes = {}) {
     { tabindex: "0", role: "region", "aria-label": caption },
     h(
       "table",
-      attributes,
       h("caption.unseen", caption),
       h(
         "thead",

@@ -88,7 +88,7 @@ function why(one, address) {
           ? "Why it has no grade"
           : "Why it failed",
     ),
-    one.why?.length ? one.why.map((sentence) => h("p", sentence)) : h("p", "Nothing was recorded."),
+    one.why.map((sentence) => h("p", sentence)),
     down.tokens
       ? h(
           "p.down-line",
@@ -114,12 +114,7 @@ function measured(one) {
     ["Parts", parts],
     ["Answer", one.answer],
     ["Turns", number(one.turns.length)],
-    [
-      "Contexts",
-      one.contexts > 1 || one.contexts?.length > 1
-        ? plain(one.contexts?.length ?? one.contexts)
-        : null,
-    ],
+    ["Contexts", one.contexts.length > 1 ? number(one.contexts.length) : null],
     ["Policy version", plain(one.version)],
     ["Share of the update's loss", one.weight === null ? null : percent(one.weight)],
     ["Task", one.task],
@@ -281,14 +276,8 @@ function call(one, repeated) {
           ),
         )
       : null,
-    !repeated && one.result !== null && one.result !== undefined && one.result !== ""
-      ? [
-          h("p.speaker", "Result"),
-          longText(
-            typeof one.result === "string" ? one.result : JSON.stringify(one.result, null, 2),
-            { class: "code" },
-          ),
-        ]
+    !repeated && one.result
+      ? [h("p.speaker", "Result"), longText(one.result, { class: "code" })]
       : null,
   );
 }
@@ -306,17 +295,11 @@ function pictures(one, turn) {
 }
 
 function verdict(one) {
-  const text =
-    typeof one.verdict === "string"
-      ? one.verdict
-      : one.verdict
-        ? JSON.stringify(one.verdict, null, 2)
-        : "";
-  if (!text && !one.problem) return null;
+  if (!one.verdict && !one.problem) return null;
   return h(
     "div.said.verdict",
     h("p.speaker", "Verdict"),
-    text ? longText(text, { class: "text" }) : null,
+    one.verdict ? longText(one.verdict, { class: "text" }) : null,
     one.problem ? notice("Problem", one.problem, "warn") : null,
   );
 }

@@ -30,7 +30,7 @@ export function markdown(text) {
       );
     } else
       found.push(
-        h("p", inline(block((one) => one.trim() !== "" && !/^(#|\||- )/.test(one)).join(" "))),
+        h("p", inline(block((one) => one.trim() !== "" && !/^(#+ |\||- )/.test(one)).join(" "))),
       );
   }
   return found;

@@ -47,7 +47,7 @@ async function one(route, signal) {
       h("h1", report.title),
       h("div.actions", link(to.reports(route.run), { class: "button quiet" }, "All reports")),
     ),
-    (report.tables ?? []).map((part) =>
+    report.tables.map((part) =>
       h(
         "section",
         h("h2", part.title),
@@ -58,7 +58,7 @@ async function one(route, signal) {
         ),
       ),
     ),
-    (report.curves ?? []).length
+    report.curves.length
       ? h("section", h("h2", "Curves"), h("div.charts", curves(report)))
       : null,
     report.text ? h("section.written", markdown(report.text.slice(0, MOST))) : null,
@@ -86,11 +86,10 @@ function columnsOf(part) {
 function curves(report) {
   return report.curves.map((curve) =>
     chart({
-      name: curve.title ?? curve.name,
-      meaning: curve.meaning,
+      name: curve.title,
       at: "at",
       named: true,
-      lines: (curve.lines ?? [curve]).map((line, index) => ({ kind: index, ...line })),
+      lines: curve.lines.map((line, index) => ({ kind: index, ...line })),
     }),
   );
 }
