@@ -148,6 +148,13 @@ def test_plain_values_come_back_as_they_were(value: Any) -> None:
     assert repr(back) == repr(value) or isinstance(value, frozenset | dict | list | tuple)
 
 
+@pytest.mark.parametrize("value", [10**5000, -(10**5000)], ids=("above", "below"))
+def test_integers_of_any_length_come_back(value: int) -> None:
+    """As a factorial of 2000, which Python writes as decimals only when it is told to."""
+    written = json.dumps(calls.encode({value: [value]}))
+    assert same({value: [value]}, calls.decode(json.loads(written)))
+
+
 @settings(max_examples=40)
 @given(plain, plain)
 def test_same_is_equality_with_types(left: Any, right: Any) -> None:

@@ -472,6 +472,8 @@ def test_a_python_that_other_users_cannot_reach_is_named(
     """As that of root whose Python is in its home."""
     home = tmp_path / "home"
     home.mkdir(mode=0o700)
+    assert "is no program" in launch.unavailable("bubblewrap", str(home / "python"))
+    (home / "python").touch(mode=0o755)
     monkeypatch.setattr("os.geteuid", lambda: 0)
     said = launch.unavailable("unisolated", str(home / "python"))
     assert "which may not enter" in said

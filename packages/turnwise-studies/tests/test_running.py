@@ -89,11 +89,18 @@ def test_an_arm_begins_after_all_arms_that_it_names_as_models(runs: Runs) -> Non
 
 @pytest.mark.long
 def test_a_failed_run_stops_only_those_that_need_it(runs: Runs) -> None:
-    runs.pending = [run("bad"), run("one", after="bad"), run("other")]
-    first, second = runs.all()
+    (runs.out / "pruned").mkdir()
+    for name in ("config.toml", "report.json"):
+        (runs.out / "pruned" / name).touch()
+    runs.pending = [
+        *(run("bad"), run("one", after="bad"), run("other")),
+        run("two", after="pruned"),
+    ]
+    first, second, third = sorted(runs.all())
     of = f"(its folder is {runs.out}"
     assert first == f"bad failed: it is bad; exit code 3, {runs.out}/logs/bad.txt {of}/bad)"
     assert second == f"one failed: not begun, as bad failed {of}/one)"
+    assert third.startswith(f"two failed: {runs.out}/pruned/checkpoints has no checkpoint")
     assert (runs.out / "other" / "report.json").is_file()
 
 

@@ -6,6 +6,7 @@ import threading
 from collections import Counter
 from collections.abc import Iterator
 from contextlib import closing
+from datetime import date
 from http.server import BaseHTTPRequestHandler, ThreadingHTTPServer
 from pathlib import Path
 from typing import Any
@@ -17,11 +18,16 @@ from environment_contract import keeps_its_word
 from turnwise.api import load_recipe
 from turnwise.errors import ConfigError, DataError, InfrastructureError
 from turnwise.types import Action, Task, ToolCall
-from turnwise_environments.adapters.openapi import Api, ApiQuestions, OpenApiEnvironment
+from turnwise_environments.adapters.openapi import (
+    Api,
+    ApiQuestions,
+    OpenApiEnvironment,
+    Parameter,
+)
 from turnwise_environments.choosing import all_tasks
 from turnwise_environments.measurement import NOTHING, played_all, success
 from turnwise_synthesis.items import Item, Material, Refused
-from turnwise_synthesis.openapi import OpenApi
+from turnwise_synthesis.openapi import OpenApi, values_of
 from turnwise_synthesis.settings import SynthesisConfig
 
 CITIES = ("Oslo", "Lima", "Bern", "Graz", "Kyiv", "Pune", "Cork")
@@ -143,6 +149,11 @@ def environment_of(
     file = folder / "items.jsonl"
     file.write_text("".join(json.dumps(dict(item.data)) + "\n" for item in items))
     return OpenApiEnvironment(description, url, ApiQuestions(file=str(file)))
+
+
+def test_values_are_those_that_a_call_can_have() -> None:
+    told = {"enum": [[1], 3, "a", True], "default": None, "example": date(2024, 1, 2)}
+    assert values_of(Parameter("n", "n", "query", True, told)) == [3, "a", True, "2024-01-02"]
 
 
 @pytest.mark.long

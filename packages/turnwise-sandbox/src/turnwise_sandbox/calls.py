@@ -11,12 +11,17 @@ from typing import Any
 
 RETURNED = "returned.by.turnwise.jsonl"
 """File in the work folder with one line for each call."""
+LONGEST_INTEGER = 10_000
+"""Bits of an integer in JSON: Python refuses to write much longer ones as decimals, or to read
+them."""
 
 
 def encode(value: Any) -> Any:
     """Plain data as what JSON can write; TypeError for anything else, subclasses included."""
     # Not isinstance: a subclass may say anything of itself.
     kind = type(value)
+    if kind is int and value.bit_length() > LONGEST_INTEGER:
+        return {"int": hex(value)}
     if value is None or kind in (bool, int, float, str):
         return value
     if kind is list:
@@ -40,6 +45,8 @@ def decode(value: Any) -> Any:
     ((kind, members),) = value.items()
     if kind == "dict":
         return {decode(key): decode(one) for key, one in members}
+    if kind == "int":
+        return int(members, 16)
     kinds: dict[str, Any] = {"tuple": tuple, "set": set, "frozenset": frozenset}
     if kind not in kinds:
         raise ValueError("not written by encode")

@@ -161,7 +161,7 @@ class Launch:
             ticket.failure = message.get("failed", "")
             ticket.status = message.get("gone")
             ticket.over.set()
-        for ticket in self.tickets.values():
+        for ticket in list(self.tickets.values()):  # `start` may add one meanwhile
             ticket.failure = "the launcher has ended"
             ticket.over.set()
 
@@ -222,6 +222,8 @@ def unavailable(tier: str, python: str = "") -> str:
         return ""
     if sys.platform != "linux":
         return f"sandboxes need Linux, and this is {sys.platform}"
+    if python and not (os.path.isfile(python) and os.access(python, os.X_OK)):
+        return f"sandbox.python {python!r} is no program: write the whole path of one"
     if tier == "bubblewrap" and platform.machine() not in seccomp.ARCHITECTURES:
         return f"the system calls of {platform.machine()} are not known"
     if tier == "bubblewrap" and not shutil.which("bwrap"):

@@ -20,9 +20,10 @@ import time
 import weakref
 from collections import deque
 from collections.abc import Mapping
+from contextlib import suppress
 from functools import cache, partial
 
-from turnwise.errors import ConfigError
+from turnwise.errors import ConfigError, InfrastructureError
 from turnwise.sandbox.result import Result, Status
 from turnwise.sandbox.settings import TIERS, Limits, SandboxSettings
 from turnwise_sandbox import launch as launching
@@ -108,7 +109,8 @@ class Sandbox(JobSandbox):
         return self._new_worker(self.find_tier(), limits)
 
     def _refill(self) -> None:
-        with self._lock:
+        # A run that is over is not to fail for want of a sandbox for the next one.
+        with self._lock, suppress(InfrastructureError):
             while self._launch is not None and len(self._ready) < self.settings.warm:
                 self._ready.append(self._new_worker(self.find_tier(), self.settings.limits))
 

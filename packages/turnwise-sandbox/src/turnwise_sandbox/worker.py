@@ -258,20 +258,16 @@ class Worker:
     def _read_channel(self) -> bool:
         """Read a message of a session's process: believed only as far as it concerns itself."""
         data = received(self.channel)
-        buffer = self._buffers["channel"]
-        buffer += data
-        while b"\n" in buffer:
-            line, _, rest = bytes(buffer).partition(b"\n")
-            buffer[:] = rest
+        *lines, rest = (self._buffers["channel"] + data).split(b"\n")
+        # No message of a session is that long: the code has written to its channel.
+        self._buffers["channel"] = rest if len(rest) <= _LONGEST_LINE else bytearray()
+        for line in lines:
             try:
                 said = json.loads(line)
                 if said["token"] == self.token:
                     self.cell_error = str(said["error"])[:200]
             except (ValueError, TypeError, KeyError, RecursionError):
                 continue
-        # No message of a session is that long: the code has written to its channel.
-        if len(buffer) > _LONGEST_LINE:
-            buffer.clear()
         return bool(data)
 
 

@@ -133,6 +133,16 @@ def test_reading_and_writing(workspace: Workspace) -> None:
     assert workspace.files["main.py"] == b"print('ho')\n"
     assert workspace.delete("data") == "deleted"
     assert sorted(workspace.files) == ["main.py", "src/new.py"]
+    gone = "--- a/main.py\n+++ /dev/null\n@@ -1 +0,0 @@\n-print('ho')\n"
+    assert workspace.edit(made("main.py/a") + gone) == "changed: main.py, main.py/a"
+    assert sorted(workspace.files) == ["main.py/a", "src/new.py"]
+    undone = "--- a/b\n+++ /dev/null\n@@ -1 +0,0 @@\n-x\n"
+    assert workspace.edit(made("b") + undone) == "changed: b"
+    assert sorted(workspace.files) == ["main.py/a", "src/new.py"]
+
+
+def made(path: str, content: str = "x") -> str:
+    return f"--- /dev/null\n+++ b/{path}\n@@ -0,0 +1 @@\n+{content}\n"
 
 
 def test_what_cannot_be_done_is_told(workspace: Workspace) -> None:
@@ -153,6 +163,10 @@ def test_what_cannot_be_done_is_told(workspace: Workspace) -> None:
         "there is no file 'data/b'": lambda: workspace.delete("data/b"),
         "this is no patch": lambda: workspace.edit("x"),
         "link is a link, not a folder": lambda: workspace.write("link/x", ""),
+        "a is a file, not a folder": lambda: workspace.edit(made("a") + made("a/b")),
+        "more than 16 MiB together": lambda: workspace.edit(
+            made("a") + made("b", "x" * (17 << 20))
+        ),
         "the command is empty": lambda: workspace.shell(" "),
     }
     for message, attempt in attempts.items():

@@ -15,6 +15,7 @@ from pathlib import Path
 
 from turnwise.config import Recipe, dump_recipe
 from turnwise.config.section import IS_MODEL
+from turnwise.errors import DataError
 from turnwise.monitor.display import Display
 from turnwise.prctl import PDEATHSIG, prctl
 from turnwise.storage.run_folder import with_whole_paths
@@ -91,7 +92,10 @@ class Runs:
                 self._fail(run, f"not begun, as {failed} failed")
             elif self._can_begin(run):
                 self.pending.remove(run)
-                self.working[run.name] = self._begun(run)
+                try:
+                    self.working[run.name] = self._begun(run)
+                except (DataError, OSError) as error:  # a checkpoint that is gone, a full disk
+                    self._fail(run, str(error))
 
     def _can_begin(self, run: PlannedRun) -> bool:
         if not all(is_finished(self.out / name) for name in run.needed):
@@ -149,12 +153,14 @@ class Runs:
     def _look_at(self, work: "_Work") -> None:
         code = work.process.poll()
         done = _units(work.run) if code == 0 else self._done(work.run)
-        text = ", ".join(
-            f"{name} {self._done(one.run)}/{_units(one.run)}" for name, one in self.working.items()
-        )
-        for _ in range(work.done, done):
-            self.display.advance(text)
-        work.done = max(work.done, done)
+        if done > work.done:
+            text = ", ".join(
+                f"{name} {self._done(one.run)}/{_units(one.run)}"
+                for name, one in self.working.items()
+            )
+            for _ in range(work.done, done):
+                self.display.advance(text)
+            work.done = done
         if code is None:
             return
         del self.working[work.run.name]

@@ -68,7 +68,10 @@ def run_study(
                     f"{len(failures)} of {len(runs)} runs failed, the others are kept: "
                     f"{failures[0]}{more}"
                 )
-        found = _write(study, study_command(source, overrides, smallest), runs, folder)
+        try:
+            found = _write(study, study_command(source, overrides, smallest), runs, folder)
+        except OSError as error:
+            raise DataError(f"{folder} cannot be written: {error.strerror}") from error
     return found, folder
 
 

@@ -133,6 +133,9 @@ def test_the_command_writes_a_step_or_an_evaluation(
     assert "2 episodes in" in written_to
     names = sorted(file.name for file in (tmp_path / "all").iterdir())
     assert names == ["evaluation-trained-00000.json", "step-000001-00000.json"]
+    below = tmp_path / "all" / names[0] / "below"
+    said = Shell(capsys)("export", folder.path, "--atif", below, *chosen, code=3).err
+    assert "the export failed: [Errno 20] Not a directory" in said
     with pytest.raises(ConfigError, match="unknown trajectory file 'step-000002'"):
         export_atif(folder, tmp_path / "none", ["2"])
     with pytest.raises(DataError, match="not an empty folder"):

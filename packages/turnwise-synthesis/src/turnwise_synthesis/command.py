@@ -19,6 +19,7 @@ def synthesise(
 ) -> None:
     """Synthesise items by a method: checked, each once, and none that is held out."""
     from turnwise.api import load_recipe
+    from turnwise.storage.run_lock import locked
     from turnwise_synthesis.folder import Folder
     from turnwise_synthesis.heldout import HeldOut
     from turnwise_synthesis.items import Material
@@ -31,10 +32,10 @@ def synthesise(
     settings = loaded.find(SynthesisConfig)
     if settings is None:
         raise ConfigError(f"recipe {recipe} has no section [synthesis]: give it a synthesis.method")
-    material = Material(loaded, settings)
-    with material.resources:
+    material, place = Material(loaded, settings), out or Path("synthesised") / loaded.name
+    with material.resources, locked(place):
         method = make_method(material)
-        folder = Folder(out or Path("synthesised") / loaded.name, fixed_settings(material))
+        folder = Folder(place, fixed_settings(material))
         # In games training tasks have the same prompt, which is then nothing that is held out.
         trained = {task.prompt for task in material.environment.tasks("train")}
         kept = [one for one in material.environment.tasks("heldout") if one.prompt not in trained]

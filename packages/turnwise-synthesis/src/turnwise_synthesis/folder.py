@@ -9,7 +9,7 @@ from collections.abc import Iterator, Mapping
 from pathlib import Path
 from typing import Any
 
-from turnwise.errors import DataError
+from turnwise.errors import DataError, InfrastructureError
 
 ITEMS, REFUSED, SETTINGS = "items.jsonl", "refused.jsonl", "synthesis.json"
 Line = dict[str, Any]
@@ -38,20 +38,27 @@ class Folder:
         self._write(REFUSED, self.refused, {"attempt": attempt, "reason": reason})
 
     def _write(self, name: str, lines: list[Line], line: Line) -> None:
-        with (self.path / name).open("a", encoding="utf-8") as file:
-            file.write(json.dumps(line, ensure_ascii=False) + "\n")
+        _append(self.path / name, json.dumps(line, ensure_ascii=False) + "\n")
         lines.append(line)
         self.next_attempt = line["attempt"] + 1
 
     def _check(self, settings: Mapping[str, Any]) -> None:
         file, text = self.path / SETTINGS, json.dumps(settings, indent=2, sort_keys=True)
         if not file.exists():
-            file.write_text(text)
+            _append(file, text)
         elif file.read_text() != text:
             raise DataError(
                 f"{self.path} holds items of other settings, which {SETTINGS} says: choose another "
                 "folder with --out"
             )
+
+
+def _append(file: Path, text: str) -> None:
+    try:
+        with file.open("a", encoding="utf-8") as opened:
+            opened.write(text)
+    except OSError as error:
+        raise InfrastructureError(f"{file} cannot be written: {error.strerror}") from error
 
 
 def _read(file: Path) -> Iterator[Line]:

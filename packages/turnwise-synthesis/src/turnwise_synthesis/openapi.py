@@ -14,6 +14,7 @@ import random
 from collections import Counter
 from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import dataclass
+from datetime import date
 from functools import cache
 from typing import Any
 
@@ -55,9 +56,7 @@ class OpenApi:
         called with what the description tells."""
         self._seed, self._api = material.seed, Api(description, url)
         self._first = [
-            one
-            for one in self._api.operations.values()
-            if all(parameter.values for parameter in one.required)
+            one for one in self._api.operations.values() if all(map(values_of, one.required))
         ]
         if not self._first:
             raise DataError(
@@ -84,9 +83,9 @@ class OpenApi:
         """A call that lists records, its words, and the records."""
         operation = stream.choice(self._first)
         arguments = {
-            one.argument: stream.choice(one.values)
+            one.argument: stream.choice(values)
             for one in operation.parameters
-            if one.values and (one.required or stream.random() < 0.5)
+            if (values := values_of(one)) and (one.required or stream.random() < 0.5)
         }
         records = _records(self._found(operation.name, tuple(arguments.items())))
         told = [f"{in_words(name)} {_told(value)}" for name, value in arguments.items()]
@@ -136,6 +135,16 @@ class OpenApi:
             raise Refused("the API failed") from None
         except ValueError:
             raise Refused("no JSON") from None
+
+
+def values_of(parameter: Parameter) -> list[Any]:
+    """The values that the description tells, as a call can have them: a date, which YAML reads as
+    one, is a text, and no list is a value."""
+    return [
+        str(one) if isinstance(one, date) else one
+        for one in parameter.values
+        if isinstance(one, bool | int | float | str | date)
+    ]
 
 
 def _leads(field: str, parameter: Parameter, below: bool) -> bool:

@@ -109,11 +109,7 @@ class Workspace:
         return "\n".join([*found, *note]) or "(empty)"
 
     def write(self, path: str, text: str) -> str:
-        self._check(path)
-        old = self.entries.get(path)
-        if old is not None and old.kind != "file":
-            raise ToolError(f"{path} is a {old.kind}")
-        self._put(path, Entry("file", text.encode(errors="replace"), old.mode if old else 0o644))
+        self._put(path, text.encode(errors="replace"))
         return "written"
 
     def edit(self, patch: str) -> str:
@@ -122,15 +118,16 @@ class Workspace:
             path: content.decode(errors="surrogateescape") for path, content in self.files.items()
         }
         changed = patched(texts, patch)
-        for path in changed:
-            self._check(path)
-        for path, text in changed.items():
-            old = self.entries.get(path)
-            if text is None:
-                del self.entries[path]
-            else:
-                data = text.encode(errors="surrogateescape")
-                self._put(path, Entry("file", data, old.mode if old else 0o644))
+        before = dict(self.entries)
+        for path in (path for path, text in changed.items() if text is None):
+            self.entries.pop(path, None)  # none for what the patch itself has made
+        try:
+            for path, text in changed.items():
+                if text is not None:
+                    self._put(path, text.encode(errors="surrogateescape"))
+        except ToolError:
+            self.entries = before
+            raise
         return f"changed: {', '.join(sorted(changed))}"
 
     def delete(self, path: str) -> str:
@@ -196,7 +193,8 @@ class Workspace:
             raise ToolError(f"{path} is no text: {len(entry.content)} bytes")
         return entry.content.decode(errors="replace")
 
-    def _check(self, path: str) -> None:
+    def _put(self, path: str, content: bytes) -> None:
+        """Write a file, which keeps its mode."""
         if not plain_path(path) or not path.isprintable():
             raise ToolError(f"{path!r}: give a path below the folder, such as src/main.py")
         parents = ["/".join(path.split("/")[:depth]) for depth in range(1, path.count("/") + 1)]
@@ -205,12 +203,13 @@ class Workspace:
                 raise ToolError(f"{parent} is a {self.entries[parent].kind}, not a folder")
         if any(name.startswith(f"{path}/") for name in self.entries):
             raise ToolError(f"{path} is a folder")
-
-    def _put(self, path: str, entry: Entry) -> None:
+        old = self.entries.get(path, Entry())
+        if old.kind != "file":
+            raise ToolError(f"{path} is a {old.kind}")
         others = sum(len(one.content) for name, one in self.entries.items() if name != path)
-        if others + len(entry.content) > MAX_BYTES:
+        if others + len(content) > MAX_BYTES:
             raise ToolError(f"the files would be more than {MAX_BYTES >> 20} MiB together")
-        self.entries[path] = entry
+        self.entries[path] = Entry("file", content, old.mode)
 
 
 class WorkspaceTools:

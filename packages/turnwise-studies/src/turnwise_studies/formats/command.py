@@ -7,7 +7,7 @@ from typing import TYPE_CHECKING, Annotated
 import typer
 
 from turnwise.commands.printing import print_line
-from turnwise.errors import ConfigError
+from turnwise.errors import ConfigError, InfrastructureError, first_line
 
 if TYPE_CHECKING:
     from turnwise.storage.run_folder import RunFolder
@@ -81,17 +81,22 @@ def export(
             "--inspect or --atif"
         )
     folder = RunFolder.open(run)
-    written = []
-    if to is not None:
-        from turnwise_studies.formats.export import export_policy
+    from safetensors import SafetensorError
 
-        export_policy(folder, to, adapters == "merged")
-        written.append(f"the policy in {to}")
-    written += _rows(folder, successes, preferences, guided, helpful_calls)
-    if inspect is not None:
-        written.append(_evaluation(folder, inspect, evaluation))
-    if atif is not None:
-        written.append(_episodes(folder, atif, step, evaluation))
+    written = []
+    try:
+        if to is not None:
+            from turnwise_studies.formats.export import export_policy
+
+            export_policy(folder, to, adapters == "merged")
+            written.append(f"the policy in {to}")
+        written += _rows(folder, successes, preferences, guided, helpful_calls)
+        if inspect is not None:
+            written.append(_evaluation(folder, inspect, evaluation))
+        if atif is not None:
+            written.append(_episodes(folder, atif, step, evaluation))
+    except (OSError, SafetensorError) as error:  # a full disk, or one that may not be written
+        raise InfrastructureError(f"the export failed: {first_line(error)}") from error
     print_line("\n".join(written))
 
 

@@ -6,8 +6,8 @@ from itertools import pairwise
 from pathlib import Path
 from typing import Any
 
-from turnwise.environments.registry import make_environment
-from turnwise.errors import ConfigError, DataError, InfrastructureError
+from turnwise.environments.registry import environment_of
+from turnwise.errors import ConfigError, DataError
 from turnwise.evaluation.report import report_markdown
 from turnwise.models.load import load_model
 from turnwise.scaffolds.registry import make_scaffold
@@ -37,12 +37,9 @@ def export_policy(folder: RunFolder, target: Path, merge: bool) -> None:
     model, tokenizer = load_model(recipe.model, found.folder, recipe.seed)
     if merge and recipe.model.lora_rank:
         model = model.merge_and_unload()
-    try:
-        model.save_pretrained(str(target))
-        tokenizer.save_pretrained(str(target))
-        (target / "README.md").write_text(_card(folder, found), encoding="utf-8")
-    except OSError as error:
-        raise InfrastructureError(f"{target} cannot be written: {error.strerror}") from error
+    model.save_pretrained(str(target))
+    tokenizer.save_pretrained(str(target))
+    (target / "README.md").write_text(_card(folder, found), encoding="utf-8")
 
 
 def _newest(folder: RunFolder) -> checkpoint.Checkpoint:
@@ -104,7 +101,7 @@ def export_helpful_calls(
     """
     recipe = folder.recipe()
     model, tokenizer = load_model(recipe.model, _newest(folder).folder, recipe.seed)
-    environment = make_environment(recipe.environment.name, recipe.environment.options)
+    environment = environment_of(recipe)
     scaffold = make_scaffold(recipe.scaffold, tokenizer, environment.tools())
     answers = {task.id: environment.oracle(task)[-1].answer for task in environment.tasks("train")}
     rows = [row for row in _rows(folder) if row["tool_calls"]]

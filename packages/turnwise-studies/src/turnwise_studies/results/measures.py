@@ -62,7 +62,7 @@ def end_of(values: Sequence[float]) -> float | None:
 
 def smoothed(values: Sequence[float]) -> list[float]:
     """For each step the mean of what was measured in the last WINDOW steps, fewer at first."""
-    ends = [end_of(values[:end]) for end in range(1, len(values) + 1)]
+    ends = [end_of(values[max(0, end - WINDOW) : end]) for end in range(1, len(values) + 1)]
     return [math.nan if end is None else end for end in ends]
 
 

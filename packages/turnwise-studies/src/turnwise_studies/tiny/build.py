@@ -111,7 +111,11 @@ def build(
     for stage in stages:
         if stage not in STAGES:
             raise unknown_name("stage", stage, STAGES)
-    if target.exists() and any(target.iterdir()):
+    try:
+        target.mkdir(parents=True, exist_ok=True)
+    except OSError as error:
+        raise DataError(f"{target} cannot be written: {error.strerror}") from error
+    if any(target.iterdir()):
         raise DataError(f"{target} is not empty: name a new folder")
     tokenizer = train_tokenizer(documents, FIRST_VOCABULARY)
     with torch.random.fork_rng():
