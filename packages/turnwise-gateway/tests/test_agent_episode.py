@@ -1,5 +1,6 @@
 """Episodes that an agent of the user's own plays: outcomes, rewards, deadlines, clean ends."""
 
+import os
 import shutil
 import sys
 import tempfile
@@ -288,9 +289,16 @@ def command(folder: Path, lines: str, *more: str) -> CommandAgent:
     return CommandAgent(command=(sys.executable, str(file), "{prompt}", *more))
 
 
-def test_a_program_finds_its_task_and_the_policy_in_its_environment(tmp_path: Path) -> None:
+def test_a_program_finds_its_task_and_the_policy_in_its_environment(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """Not by way of a proxy, through which the policy cannot be reached."""
+    monkeypatch.setenv("http_proxy", "http://127.0.0.1:9")
+    monkeypatch.setenv("NO_PROXY", "example.org")
+    monkeypatch.setenv("no_proxy", "")
     played = play(command(tmp_path, ""), episodes=2)
     assert [one.outcome for one in played] == [Outcome.SUCCESS] * 2
+    assert os.environ["no_proxy"] == os.environ["NO_PROXY"] == "example.org,127.0.0.1"
 
 
 class InFolders(Capitals):

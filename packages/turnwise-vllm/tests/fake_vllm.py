@@ -61,6 +61,7 @@ class FakeVllm:
         self.lies = Lies()
         self.scale_out = True
         """Whether it offers to sample from token ids."""
+        self.asks_for_key = False
         self.bodies: list[Json] = []
         """Of the requests for tokens: sampling parameters, with `prompt`, `pngs` and `model`."""
         self.calls: list[str] = []
@@ -180,6 +181,8 @@ class FakeVllm:
                 "weight_transfer_config": {"backend": self.transfer} if self.transfer else None,
             }
             return {"vllm_config": config, "vllm_env": {}}
+        if self.asks_for_key and path.startswith("/v1"):
+            raise Refusal(401, "Unauthorized")
         if path == "/v1/models":
             return {"data": [{"id": "fake"}]}
         if path.endswith("load_lora_adapter"):

@@ -352,6 +352,7 @@ async def test_a_stopped_engine_says_so_and_lets_other_servers_run(tmp_path: Pat
     [
         ({"context": 40}, {}, r"a context of 40 tokens.*may have 48: lower rollout\.max_tokens"),
         ({"mode": "raw_logprobs"}, {}, "start it with --logprobs-mode processed_logprobs"),
+        ({"asks_for_key": True}, {}, "asks for a key: start it without --api-key"),
         ({"scale_out": False}, {}, "generate: start the server with --enable-scale-out"),
         ({}, {"transport": "adapters"}, "takes no adapters: start the server with"),
         ({}, {"transport": "nccl"}, "nccl sends weights from a GPU, .* on cpu: set"),

@@ -15,7 +15,7 @@ from tests.fakes import byte_tokenizer, small_model
 from turnwise.engines.base import Sampling
 from turnwise.errors import ConfigError, InfrastructureError
 from turnwise_vllm.make import make_vllm
-from turnwise_vllm.process import ServerProcess, check_interpreter
+from turnwise_vllm.process import ServerProcess, check_interpreter, environment
 from turnwise_vllm.settings import StartedServers, VllmEngineConfig
 from vllm_stand_in import alive, soon, stand_in, starts
 
@@ -155,6 +155,11 @@ def test_an_interpreter_without_vllm_is_refused(tmp_path: Path) -> None:
         check_interpreter(sys.executable)
     with pytest.raises(ConfigError, match="cannot be run"):
         check_interpreter(str(tmp_path / "nothing"))
+
+
+def test_servers_of_one_s_own_ask_for_no_key(monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setenv("VLLM_API_KEY", "of other servers")
+    assert "VLLM_API_KEY" not in environment(sys.executable)
 
 
 def test_a_vllm_that_does_not_sample_from_token_ids_is_refused(tmp_path: Path, python: str) -> None:

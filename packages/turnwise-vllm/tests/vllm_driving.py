@@ -89,7 +89,8 @@ async def driven(
             await stack.enter_async_context(server)
         config = VllmEngineConfig(
             name="vllm",
-            servers=RunningServers(urls=tuple(server.url for server in servers)),
+            # With the end that the address has in clients of OpenAI's.
+            servers=RunningServers(urls=tuple(f"{server.url}/v1/" for server in servers)),
             **{"start_seconds": 120, "request_seconds": 120, **settings},
         )
         engine = await asyncio.to_thread(

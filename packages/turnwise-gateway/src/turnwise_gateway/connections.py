@@ -1,12 +1,15 @@
-"""Limits of a client's share of the server: connections, files, time, and bytes of bodies."""
+"""Limits of a client's share of the server: connections, files, time, and bytes of bodies; and what
+this process has to have for its clients."""
 
 import asyncio
 import json
+import os
 import resource
 from collections import Counter
 from collections.abc import Callable, Iterator, Mapping
 from contextlib import contextmanager, suppress
 from typing import Any, TypeVar
+from urllib.request import proxy_bypass
 
 import h11
 from starlette.requests import Request
@@ -133,3 +136,12 @@ def raise_open_files() -> None:
     if soft != resource.RLIM_INFINITY and soft < wanted:
         with suppress(OSError, ValueError):  # then the soft limit is what there is
             resource.setrlimit(resource.RLIMIT_NOFILE, (wanted, hard))
+
+
+def bypass_proxies(host: str) -> None:
+    """Let agents here reach a host of this machine, whatever proxy the environment names for all
+    others."""
+    if not proxy_bypass(host):
+        known = (os.environ.get("no_proxy"), os.environ.get("NO_PROXY"), host)
+        # Clients differ in which of the two they read.
+        os.environ["no_proxy"] = os.environ["NO_PROXY"] = ",".join(filter(None, known))

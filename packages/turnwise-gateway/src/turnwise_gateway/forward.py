@@ -16,10 +16,12 @@ PLACE = "http://gateway.invalid"
 
 async def _pass_on(source: asyncio.StreamReader, target: asyncio.StreamWriter) -> None:
     with contextlib.suppress(OSError):
-        while data := await source.read(1 << 16):
-            target.write(data)
-            await target.drain()
-        target.write_eof()  # the other way may go on
+        try:
+            while data := await source.read(1 << 16):
+                target.write(data)
+                await target.drain()
+        finally:
+            target.write_eof()  # the other way may go on
 
 
 async def forward(socket: str, command: list[str]) -> int:

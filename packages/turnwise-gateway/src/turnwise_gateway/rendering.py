@@ -4,7 +4,6 @@ The scaffold renders what is new and appends it: sampled tokens are never render
 """
 
 import json
-from collections import Counter
 from collections.abc import Callable, Sequence
 from threading import Lock
 from typing import TYPE_CHECKING
@@ -63,11 +62,6 @@ class Scaffolds:
             return name, self._made[name]
 
     def _make(self, tools: Sequence[ToolSchema]) -> Scaffold:
-        names = [one.name for one in tools]
-        counts = Counter(names)
-        twice = next((name for name in names if counts[name] > 1), None)
-        if twice is not None:
-            raise RefusedError(f"two tools are called {twice!r}", field="tools")
         try:
             made = [_tool(one) for one in tools]
             return make_scaffold(self._config, self._tokenizer, made, self._encode_image)

@@ -16,7 +16,7 @@ from functools import partial
 from pathlib import Path
 from typing import Any
 
-from turnwise.errors import ConfigError
+from turnwise.errors import ConfigError, InfrastructureError
 from turnwise.sandbox.choice import make_sandbox
 from turnwise.sandbox.result import Result, Status
 from turnwise.sandbox.settings import MEBIBYTE, Limits
@@ -56,14 +56,22 @@ class UnixFolder:
 
     def make(self) -> socket.socket:
         """A socket that listens. The secret in an episode's address is what protects it: users of
-        a sandbox, who are others, have to be able to connect."""
-        self._path = Path(tempfile.mkdtemp(prefix="turnwise-gateway-"))
-        self._path.chmod(0o755)
-        shutil.copy(forward.__file__, self._path / "forward.py")
-        (self._path / "forward.py").chmod(0o644)
+        a sandbox, who are others, have to be able to connect. Raises InfrastructureError."""
         listening = socket.socket(socket.AF_UNIX, socket.SOCK_STREAM)
-        listening.bind(str(self.place))
-        self.place.chmod(0o666)
+        try:
+            self._path = Path(tempfile.mkdtemp(prefix="turnwise-gateway-"))
+            self._path.chmod(0o755)
+            shutil.copy(forward.__file__, self._path / "forward.py")
+            (self._path / "forward.py").chmod(0o644)
+            listening.bind(str(self.place))
+            self.place.chmod(0o666)
+        except OSError as error:
+            listening.close()
+            self.remove()
+            raise InfrastructureError(
+                f"the gateway has no socket in {tempfile.gettempdir()}: {error}: let TMPDIR name "
+                "another folder, with a short path"
+            ) from None
         listening.listen(2048)
         return listening
 

@@ -28,7 +28,14 @@ from turnwise.types import Verdict, encodable
 from turnwise_gateway import spans
 from turnwise_gateway.address import Address
 from turnwise_gateway.bounds import MOST_REWARD_PARTS
-from turnwise_gateway.connections import Impatient, body_of, one_more, raise_open_files, read_bytes
+from turnwise_gateway.connections import (
+    Impatient,
+    body_of,
+    bypass_proxies,
+    one_more,
+    raise_open_files,
+    read_bytes,
+)
 from turnwise_gateway.dialects import chat_completions, messages
 from turnwise_gateway.dialects.registry import DIALECTS, Dialect
 from turnwise_gateway.remote import Offers
@@ -103,13 +110,17 @@ class Gateway:
 
     async def _start(self) -> None:
         raise_open_files()
+        bypass_proxies(self._host)
+        sockets = [] if self._folder is None else [self._folder.make()]
         try:
             family = socket.AF_INET6 if ":" in self._host else socket.AF_INET
             place = self._host, self._port
-            sockets = [socket.create_server(place, family=family, backlog=2048)]
-            if self._folder is not None:
-                sockets.append(self._folder.make())
+            sockets.insert(0, socket.create_server(place, family=family, backlog=2048))
         except OSError as error:
+            for one in sockets:
+                one.close()
+            if self._folder is not None:
+                self._folder.remove()
             raise InfrastructureError(
                 f"the gateway cannot listen at {self._host}:{self._port}: {error.strerror}"
             ) from None
@@ -300,6 +311,7 @@ async def _reward(request: Request, session: Session) -> Response:
 
 def _keep_reward(given: Mapping[str, Any], session: Session) -> None:
     """Read a reward: of a reply, of a role or of the episode. Raises RefusedError."""
+    given = {name: value for name, value in given.items() if value is not None}
     for name in given:
         if name not in ("reward", "success", "parts", "reply", "role"):
             raise RefusedError(f"unknown field {name!r}", field=name)

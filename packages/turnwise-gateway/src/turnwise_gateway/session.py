@@ -76,7 +76,6 @@ class Session:
     spans: Any = None
     """The episode's spans of OpenTelemetry (`spans.py`), if any are asked for."""
     clock: Callable[[], float] = time.monotonic
-    now: Callable[[], float] = time.time
     reward: Verdict | None = field(default=None, init=False)
     """The reward that was given through the gateway."""
     role_rewards: dict[str, float] = field(default_factory=dict, init=False)
@@ -307,7 +306,7 @@ class Session:
             role,
             spoken.choices,
             spoken.prompt_tokens,
-            int(self.now()),
+            int(time.time()),
         )
         self.usage.count(request, spoken.exchanges, reply)
         if self.roles.get(role) is None:

@@ -1,9 +1,11 @@
 """An agent in a sandbox: the gateway is what it can reach, its folder is what it leaves."""
 
+import asyncio
 import json
 import os
 import socket
 import sys
+import tempfile
 import time
 from collections.abc import Iterator
 from pathlib import Path
@@ -11,16 +13,19 @@ from typing import Any
 
 import pytest
 
+from gateway_tests.asking import session
 from gateway_tests.hashed_engine import TOKENIZER, HashedEngine
 from gateway_tests.playing import ASKING, LIMITS, RIGHT, SCAFFOLD, group_of, limits
 from tests.fakes import Capitals
 from tests.processes import ended
 from tests.sandboxes import working
 from turnwise.config import RolloutConfig
-from turnwise.errors import ConfigError
+from turnwise.errors import ConfigError, InfrastructureError
 from turnwise.sandbox.settings import SandboxSettings
 from turnwise.types import Observation, Outcome, Task, Trajectory, Verdict
+from turnwise_gateway import forward
 from turnwise_gateway.agent_episode import make_host
+from turnwise_gateway.server import Gateway
 from turnwise_gateway.settings import CommandAgent
 from turnwise_sandbox.sandbox import Sandbox
 
@@ -149,6 +154,50 @@ def _processes() -> list[int]:
         if line == b"sleep\x0071\x00":
             found.append(int(name))
     return found
+
+
+async def test_a_folder_in_which_no_socket_can_be_is_named_and_nothing_is_left_there(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    place = tmp_path / ("x" * 90)
+    place.mkdir()
+    monkeypatch.setattr(tempfile, "tempdir", str(place))
+    with pytest.raises(InfrastructureError, match="x: AF_UNIX path too long: let TMPDIR name"):
+        await Gateway(sandboxed=True).open(session())
+    assert not list(place.iterdir())
+
+
+RESET = """
+import os, socket, struct, time
+host, _, port = os.environ["ADDRESS"].removeprefix("http://").partition(":")
+with socket.create_connection((host, int(port))) as connection:
+    connection.sendall(b"asked")
+    connection.setsockopt(socket.SOL_SOCKET, socket.SO_LINGER, struct.pack("ii", 1, 0))
+while not os.path.exists(os.environ["HEARD"]):
+    time.sleep(0.05)
+"""
+
+
+async def test_the_gateway_hears_of_a_connection_that_the_agent_resets(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setenv("ADDRESS", forward.PLACE)
+    monkeypatch.setenv("HEARD", str(tmp_path / "heard"))
+    heard: asyncio.Future[bytes] = asyncio.get_running_loop().create_future()
+
+    async def serve(reader: asyncio.StreamReader, writer: asyncio.StreamWriter) -> None:
+        heard.set_result(await reader.read())
+        writer.close()
+
+    place = str(tmp_path / "gateway")
+    async with await asyncio.start_unix_server(serve, place), asyncio.timeout(30):
+        command = [forward.__file__, place, sys.executable, "-c", RESET]
+        forwarding = await asyncio.create_subprocess_exec(sys.executable, *command)
+        try:
+            assert await heard == b"asked"
+        finally:
+            (tmp_path / "heard").touch()  # the agent ends
+        assert await forwarding.wait() == 0
 
 
 @pytest.mark.parametrize(

@@ -95,6 +95,7 @@ async def test_each_route_answers() -> None:
         assert (await at.get("/v1/models/policy")).status_code == 200
         assert (await at.get("/v1/models/gpt-9")).status_code == 404
         given = {"reward": 0.5, "success": True, "parts": {"style": 1}}
+        given |= {"reply": None, "role": None}  # as absent
         assert (await at.post("/reward", given)).status_code == 200
         assert (at.session.reward.reward, at.session.reward.parts) == (0.5, {"style": 1.0})
         one = await at.post("/reward", {"reward": 0.1, "reply": chat.json()["id"]})

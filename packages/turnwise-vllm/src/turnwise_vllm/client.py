@@ -140,7 +140,9 @@ class Client:
 
     async def label(self) -> str:
         """The name given last; another one if the server has been started again since."""
-        return str((await self._ask("GET", "/weight_info", seconds=self._alive))["weight_version"])
+        return str(
+            (await self._ask("GET", "/weight_info", seconds=self._alive)).get("weight_version")
+        )
 
     async def close(self) -> None:
         """Close all connections. Idempotent."""
@@ -191,6 +193,8 @@ def look_at(url: str, transport: str) -> Json:
         raise ConfigError(f"engine.servers.urls: no server answers at {url}: {error}") from None
     if any(answer.status_code == 404 for answer in answers):
         raise ConfigError(f"engine.servers.urls: {url} does not take weights: {DEVELOPMENT}")
+    if models.status_code == 401:
+        raise ConfigError(f"engine.servers.urls: {url} asks for a key: start it without --api-key")
     if any(answer.status_code != 200 for answer in (*answers, models)):
         raise ConfigError(f"engine.servers.urls: {url} does not answer as a vLLM server does")
     if asked.status_code in (403, 404):

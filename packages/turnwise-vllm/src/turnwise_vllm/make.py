@@ -111,7 +111,8 @@ def _transport(
 
 
 def _running(url: str, config: VllmEngineConfig, limit: int, transport: Transport) -> Replica:
-    settings = look_at(url.rstrip("/"), config.transport)
+    server = url.rstrip("/").removesuffix("/v1")  # which clients of OpenAI's have at the end
+    settings = look_at(server, config.transport)
     context, mode = settings.get("max_model_len", limit), settings.get("logprobs_mode")
     if context < limit:
         raise ConfigError(
@@ -124,7 +125,7 @@ def _running(url: str, config: VllmEngineConfig, limit: int, transport: Transpor
             "truncation: start it with --logprobs-mode processed_logprobs"
         )
     seconds = config.request_seconds, config.start_seconds
-    return Replica(None, url.rstrip("/"), settings["name"], transport, *seconds)
+    return Replica(None, server, settings["name"], transport, *seconds)
 
 
 def _started(

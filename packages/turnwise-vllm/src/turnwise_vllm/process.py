@@ -94,6 +94,7 @@ def environment(python: str) -> dict[str, str]:
     if python != sys.executable:
         for name in OWN:
             variables.pop(name, None)
+    variables.pop("VLLM_API_KEY", None)  # a server that the user has somewhere may ask for one
     variables["VLLM_SERVER_DEV_MODE"] = "1"  # pause, reload, sleep
     variables["VLLM_ALLOW_RUNTIME_LORA_UPDATING"] = "1"  # of use with --enable-lora alone
     variables.setdefault("VLLM_NO_USAGE_STATS", "1")  # nothing is reported to its makers
