@@ -153,7 +153,8 @@ def test_it_ends_in_time(recipe: Path) -> None:
     idle, oracle, unmeasured = read_audit(context.folder.path, NAME)["findings"]
     assert (idle.passed, oracle.passed, unmeasured.passed) == (None, None, None)
     assert idle.note.startswith("no episode got a verdict: ")
-    assert unmeasured.note == "a repeated step; one answer for all tasks"
+    # A busy machine has no time for others either.
+    assert {"a repeated step", "one answer for all tasks"} <= set(unmeasured.note.split("; "))
     title = audits(context.folder.path)[NAME]
     assert "nothing could be judged: an agent that does nothing: no episode got" in title
 
