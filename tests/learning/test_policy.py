@@ -361,6 +361,15 @@ def test_groups_without_a_gradient_count_as_zero() -> None:
         assert math.isclose(found[name], expected[name], rel_tol=1e-5)
 
 
+def test_a_weight_may_have_its_first_gradient_later() -> None:
+    first, second = (torch.zeros(1, requires_grad=True) for _ in range(2))
+    spread = GradientNoise([first, second])
+    for weight in (second, first):
+        weight.sum().backward()
+        spread.add()
+    assert spread.metrics(2) == {"policy/gradient_variance": 2.0, "policy/gradient_signal": 0.0}
+
+
 def test_one_group_says_nothing() -> None:
     assert measured(np.ones((1, 5)), 1) == {}
     assert measured(np.ones((0, 5)), 4) == {}

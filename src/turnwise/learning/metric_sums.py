@@ -14,7 +14,6 @@ from torch import Tensor
 from turnwise.algorithms.losses import TokenLosses
 from turnwise.forward.routing import Replay
 from turnwise.learning.batch import Example
-from turnwise.learning.optimizer import gradients_of
 from turnwise.learning.ranks import ALONE, Ranks
 from turnwise.learning.signals.base import NUMBERS, TokenNumbers
 
@@ -36,7 +35,11 @@ class GradientNoise:
 
     def add(self) -> None:
         """Count what was added to the gradients since the last call as one group's."""
-        now = [one.detach().float().clone() for one in gradients_of(self._parameters)]
+        # Zeros for none: a group may lack what gives a weight its gradient, such as an expert.
+        now = [
+            (torch.zeros_like(one) if one.grad is None else one.grad).detach().float().clone()
+            for one in self._parameters
+        ]
         before = self._before or [torch.zeros_like(tensor) for tensor in now]
         self._squares += self._square([new - old for new, old in zip(now, before, strict=True)])
         self._before = now

@@ -81,6 +81,14 @@ def test_the_gradient_is_that_of_the_drawn_ones(chosen: dict[str, Any]) -> None:
     assert found.double().tolist() == pytest.approx(wanted.tolist(), abs=1e-5, rel=1e-3)
 
 
+def test_an_update_without_new_ones_learns_from_none() -> None:
+    """As where no episode of a step has a grade, or updates are more than groups."""
+    replay, groups, credits = taken_in(load_model("llama"))
+    assert replay.has_update(groups, credits)
+    assert not replay.has_update([], credits)
+    assert not replay.has_update(make_groups([[None, None]]), Credits({}, frozenset()))
+
+
 def test_it_goes_on_from_its_state() -> None:
     model = load_model("llama")
     replay, groups, _ = taken_in(model)

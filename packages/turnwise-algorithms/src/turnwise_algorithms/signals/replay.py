@@ -39,12 +39,11 @@ class Replay(Beside):
         self._plain = replace(self.algorithm, token_filter="none", kl_coefficient=0.0)
 
     def has_update(self, groups: Sequence[Group], credits: Credits) -> bool:
-        return bool(self.past)
+        return bool(self.past) and self._count(groups, credits) > 0
 
     def add_gradient(self, groups: Sequence[Group], credits: Credits) -> str:
-        new = sum(member.id in credits.trained for member in graded(groups))
-        problem = ""
-        for batch in self.batches(self.drawn(round(self.numbers["replayed"] * new), groups[0].id)):
+        problem, drawn = "", self.drawn(self._count(groups, credits), groups[0].id)
+        for batch in self.batches(drawn):
             losses = policy_loss(self._tokens(batch), self._plain).losses
             problem = problem or batch.problem(losses.detach())
             add_gradient(losses.sum())
@@ -95,6 +94,11 @@ class Replay(Beside):
             arrays = {name: one[name].numpy() for name in ARRAYS}
             example = Example(one["name"], one["group"], **arrays)
             self.past.append(Past(example, one["priority"], one["step"]))
+
+    def _count(self, groups: Sequence[Group], credits: Credits) -> int:
+        """How many are drawn beside the new ones of an update."""
+        new = sum(member.id in credits.trained for member in graded(groups))
+        return round(self.numbers["replayed"] * new)
 
     def _tokens(self, batch: MicroBatch) -> TrainedTokens:
         logprob, entropy = batch_logprobs(self.policy, batch, self.temperature, self.learning)
