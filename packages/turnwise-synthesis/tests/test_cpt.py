@@ -5,8 +5,11 @@ import json
 from pathlib import Path
 
 import pytest
+import torch
+from safetensors.torch import load_file
 
 from tests import small_runs
+from tests.fakes import save_small_model
 from tests.small_runs import assert_same, interrupted, write_recipe
 from tests.training.test_stages import TABLES, resume, train
 from turnwise.config import ModelConfig
@@ -62,6 +65,22 @@ def test_a_run_goes_on_exactly_from_the_texts_and_after_them(tmp_path: Path) -> 
     early = resume(RunFolder.open(tmp_path / "early"))
     assert_same(whole, early, last)
     assert early.lines("cpt.jsonl") == lines
+
+
+@pytest.mark.long
+def test_the_evaluation_of_another_model_takes_away_nothing_that_was_learned(
+    tmp_path: Path,
+) -> None:
+    recipe = write_recipe(tmp_path, "Letters", TABLES)
+    file = tmp_path / "texts.jsonl"
+    file.write_text(json.dumps({"text": "the letter a"}))
+    other = save_small_model(tmp_path / "other", seed=1)
+    learns = f"cpt.file=['{file}']", "cpt.steps=1", "train.steps=0", "sft.steps=0"
+    evaluated = "evaluation.tasks=1", f"evaluation.base={other}"
+    run = small_runs.train(recipe, RunFolder.new(tmp_path / "run"), *learns, *evaluated)
+    saved = load_file(run.folder.checkpoints / "cpt/step-000001/model.safetensors")
+    model = run.components.model.state_dict()
+    assert all(torch.equal(model[name], weight) for name, weight in saved.items())
 
 
 class Stopping(SilentDisplay):

@@ -42,7 +42,7 @@ class SkippedUpdates:
         """Take note of a step; "" where no update was skipped. Raises RunStoppedError."""
         self._in_a_row = self._in_a_row + 1 if problem else 0
         if problem:
-            self._display.say(f"update skipped, not finite: {problem}")
+            self._display.say(f"update skipped: {problem}")
         if self._in_a_row >= MAX_SKIPPED_STEPS:
             raise RunStoppedError(
                 f"updates were skipped in {self._in_a_row} steps in a row, last: {problem}; "

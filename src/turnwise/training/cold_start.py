@@ -6,7 +6,7 @@ is compared with (`imitation.py`).
 
 from turnwise.storage import checkpoint
 from turnwise.training.context import RunContext
-from turnwise.training.offline import learn_offline, save_offline
+from turnwise.training.offline import learn_offline
 from turnwise.training.offline_learners import supervised_learner
 
 
@@ -22,7 +22,6 @@ class ColdStart:
         with supervised_learner(context, demonstrations, recipe.sft, saved) as learner:
             context.display.phase("cold start", recipe.sft.steps)
             await learn_offline(context, learner, checkpoint.COLD_START, "cold_start.jsonl", every)
-            save_offline(context, learner, checkpoint.COLD_START)
         await context.components.freeze()
         checkpoint.prune(checkpoint.root_of(context.folder.checkpoints, checkpoint.COLD_START), 1)
         return step

@@ -5,6 +5,7 @@ during RL (`validation.py`).
 """
 
 from dataclasses import dataclass
+from pathlib import Path
 
 from torch import Size
 from transformers import PreTrainedModel, PreTrainedTokenizerBase
@@ -15,6 +16,7 @@ from turnwise.evaluation.evaluate import evaluate_policy
 from turnwise.evaluation.kept import Evaluated, keep_evaluation
 from turnwise.models.copies import put_weights
 from turnwise.models.load import load_model
+from turnwise.storage import checkpoint
 from turnwise.training.context import RunContext
 
 
@@ -69,15 +71,19 @@ class Untrained:
             )
         put_weights(components.model, model)
         await Evaluation("base", components.environment).run(context, step)
-        model, _ = _load(context, context.recipe.model.name)
+        # A wing's stage may have trained the run's own, and saved them.
+        before, _ = checkpoint.newest(context.folder.checkpoints)
+        model, _ = _load(context, context.recipe.model.name, before and before.folder)
         put_weights(components.model, model)
         return step
 
 
-def _load(context: RunContext, name: str) -> tuple[PreTrainedModel, PreTrainedTokenizerBase]:
+def _load(
+    context: RunContext, name: str, weights: Path | None = None
+) -> tuple[PreTrainedModel, PreTrainedTokenizerBase]:
     recipe = context.recipe
     config = recipe.model.model_copy(update={"name": name})
-    return load_model(config, None, recipe.seed, in_files=recipe.policy_in_files)
+    return load_model(config, weights, recipe.seed, in_files=recipe.policy_in_files)
 
 
 def _shapes(model: PreTrainedModel) -> dict[str, Size]:

@@ -15,7 +15,8 @@ from turnwise.training.context import RunContext
 async def learn_offline(
     context: RunContext, learner: OfflineLearner, stage: str, file: str, checkpoint_every: int
 ) -> None:
-    """Do all steps that are left, with a line in `file` for each. Cancelled, it saves and ends."""
+    """Do all steps that are left, with a line in `file` for each, and save the last. Cancelled, it
+    saves and ends."""
     folder, display = context.folder, context.display
     no_signal = NoSignalAlarm(display, stage.replace("_", " "))
     skipped = SkippedUpdates(display)
@@ -27,11 +28,10 @@ async def learn_offline(
             metrics = learner.step()
             folder.append(file, {"step": learner.steps_done, **finite(metrics)})
             no_signal.check(learner.steps_done, offline_reason(metrics, learner.name))
-            skipped.count(
-                "a loss or gradient" if metrics[f"{learner.name}/skipped_updates"] else ""
-            )
+            not_finite = metrics[f"{learner.name}/skipped_updates"]
+            skipped.count("a loss or gradient is not finite" if not_finite else "")
             display.advance(f"loss {metrics[f'{learner.name}/loss']:.3f}")
-            if learner.steps_done % checkpoint_every == 0:
+            if learner.steps_done % checkpoint_every == 0 or learner.finished:
                 save_offline(context, learner, stage)
             await asyncio.sleep(0)  # lets a cancellation through
     except asyncio.CancelledError:

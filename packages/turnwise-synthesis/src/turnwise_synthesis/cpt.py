@@ -21,7 +21,7 @@ from turnwise.learning.sft import SupervisedLearner
 from turnwise.storage import checkpoint
 from turnwise.tokens import Segment, Source, Tokens
 from turnwise.training.context import RunContext
-from turnwise.training.offline import learn_offline, save_offline
+from turnwise.training.offline import learn_offline
 from turnwise.training.offline_learners import offline_learner
 from turnwise_synthesis.settings import CptConfig
 
@@ -56,7 +56,6 @@ class ContinualPretraining:
         with offline_learner(context, partial(texts_learner, pieces, config), saved) as learner:
             context.display.phase("continual pre-training", config.steps)
             await learn_offline(context, learner, STAGE, "cpt.jsonl", recipe.sft.checkpoint_every)
-            save_offline(context, learner, STAGE)
         await context.components.freeze()
         checkpoint.prune(checkpoint.root_of(context.folder.checkpoints, STAGE), 1)
         return step

@@ -48,7 +48,6 @@ class Preferences:
                 save_offline(context, learner, STAGE)  # a resumed run has the same pairs
             context.display.phase("preferences", config.steps)
             await learn_offline(context, learner, STAGE, "preferences.jsonl", every)
-            save_offline(context, learner, STAGE)
         return step + learner.steps_done
 
 
