@@ -1,5 +1,6 @@
 """What is done about an Echo Trap, in real runs that fall into one and are killed."""
 
+import shutil
 from contextlib import nullcontext
 from pathlib import Path
 from typing import Any
@@ -165,6 +166,9 @@ def test_rolling_back_gives_the_best_weights_and_keeps_the_newer_step(
     assert len(listener.said) == 2  # not at every step
     watch.check(30, learners)
     assert learner.optimizer.learning_rate_factor == 0.25  # lower than the first time
+    shutil.rmtree(folder.checkpoints)
+    watch.check(40, learners)
+    assert listener.said[-1].startswith("There is no checkpoint to go back to. The learning rate")
 
 
 @pytest.mark.slow

@@ -94,6 +94,11 @@ def test_the_best_step_is_kept_and_restored(recipe: Path, tmp_path: Path) -> Non
     file.write_bytes(file.read_bytes()[:-1] + b"\x01")
     with pytest.raises(DataError, match=r"step-000002: model\.safetensors is damaged"):
         small_runs.resume(damaged)
+    shutil.rmtree(file.parent)
+    display = small_runs.Listening()
+    small_runs.resume(damaged, display)
+    assert display.said[-1:] == ["warning: the best step, 2, is not saved: the last is kept"]
+    assert damaged.evaluation("trained")["step"] == 4
 
 
 @pytest.mark.slow

@@ -27,20 +27,12 @@ def _findings(context: RunContext, parity: Checked | None) -> Iterator[Finding]:
     if parity is not None:
         found, bound = parity
         note = f"nats, over histories of up to {found.tokens} tokens"
-        yield Finding(
-            "The engine samples what the model says of its tokens",
-            found.engine,
-            bound=bound,
-            passed=True,
-            note=note,
-        )
-        yield Finding(
-            "The learner trains what the model says of its tokens",
-            found.learner,
-            bound=bound,
-            passed=True,
-            note=note,
-        )
+        for does, figure in (
+            ("The engine samples", found.engine),
+            ("The learner trains", found.learner),
+        ):
+            check = f"{does} what the model says of its tokens"
+            yield Finding(check, figure, bound=bound, passed=True, note=note)
     shared = shared_tasks(context.tasks, context.heldout)
     same = context.components.environment.same_splits
     yield Finding(

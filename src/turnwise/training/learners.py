@@ -114,11 +114,10 @@ class Learners:
 
     def kept(self, groups: Sequence[Group]) -> int:
         """The number of groups of which something would be learned from."""
-        names = [group.id for group in kept_groups(self.compared(groups), self.algorithm)]
-        return sum(
-            group.id in names or any(name.startswith(f"{group.id}@") for name in names)  # its roles
-            for group in groups
-        )
+        names = {group.id for group in kept_groups(self.compared(groups), self.algorithm)}
+        # Those of roles are GROUP@ROLE, and either name may have an @ of its own.
+        names |= {name[:at] for name in names for at, sign in enumerate(name) if sign == "@"}
+        return sum(group.id in names for group in groups)
 
     def filter_groups(self, group_filter: str) -> None:
         """Train on the groups that another filter keeps from now on."""

@@ -82,7 +82,8 @@ def roll_back(situation: Situation) -> str:
 
     Steps are counted on: tasks and seeds are those of steps not yet done.
     """
-    assert situation.best is not None  # check_reaction has seen to it
+    if situation.best is None:  # as where damage has taken it
+        return f"There is no checkpoint to go back to. {lower_learning_rate(situation)}"
     kept = checkpoint.load(situation.best)
     weights, _ = load_model(situation.model, situation.best, in_files=True)  # copied at once
     situation.learners.rollback(kept, weights)

@@ -23,6 +23,7 @@ from turnwise.training.context import RunContext, Stage
 from turnwise.training.evaluations import Evaluation, Untrained
 from turnwise.training.imitation import Imitation
 from turnwise.training.reinforcement import Reinforcement
+from turnwise.training.validation import Validation
 from turnwise.wings import loaded, wings
 
 
@@ -39,7 +40,8 @@ async def run(context: RunContext) -> dict[str, Any]:
         stages = stages[_position(context.recipe, stages, context.saved.stage) :]
         if checkpoint.follows_rl(context.saved.stage):
             rows = context.folder.lines("metrics.jsonl")  # none where there was no RL
-            step = rows[-1]["step"] if rows else 0
+            last = rows[-1]["step"] if rows else 0
+            step = Validation(context, last).kept_step or last
     try:
         await _check_parity(context)
         for stage in stages:
@@ -132,9 +134,7 @@ def _write_report(context: RunContext) -> dict[str, Any]:
     """Write report.json and report.md."""
     environment, folder = context.components.environment, context.folder
     model = f"{model_text(context.components)}; {computes_text(context.components)}"
-    names = (*POLICIES, *environment.ablations())
-    found = {name: folder.evaluation(name) for name in names}
-    evaluations = {name: evaluation for name, evaluation in found.items() if evaluation is not None}
+    evaluations = folder.evaluations()
     before = [name for name in POLICIES if name in evaluations and name != "trained"]
     comparisons = compare_within(folder, before, "trained") if "trained" in evaluations else []
     return write_report(

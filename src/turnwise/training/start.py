@@ -15,19 +15,8 @@ from turnwise.stopping import stoppable
 from turnwise.threads import configure_threads, set_variables
 
 if TYPE_CHECKING:
-    from turnwise.parts.first_checks import KnownRun
     from turnwise.storage.run_folder import RunFolder
     from turnwise.training.context import RunContext
-
-
-def _known(recipe: Recipe, fresh: bool) -> "KnownRun":
-    """Refuse what is known to be wrong before anything heavy is imported; then set the threads."""
-    set_variables()
-    from turnwise.parts.first_checks import known_run
-
-    known = known_run(recipe, fresh)
-    configure_threads(recipe.threads)
-    return known
 
 
 @contextmanager
@@ -36,7 +25,12 @@ def prepared(recipe: Recipe, folder: "RunFolder", display: Display) -> "Iterator
     main thread, signals end it in good order (`stopping.py`)."""
     main = threading.current_thread() is threading.main_thread()
     with stoppable() if main else nullcontext(), folder.locked():
-        known = _known(recipe, folder.fresh)
+        # What is known to be wrong is refused before anything heavy is imported.
+        set_variables()
+        from turnwise.parts.first_checks import known_run
+
+        known = known_run(recipe, folder.fresh)
+        configure_threads(recipe.threads)
         from turnwise.parts.resources import resources_of
         from turnwise.storage.moves import keep_moves
         from turnwise.training.prepare import prepare

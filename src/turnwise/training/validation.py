@@ -39,6 +39,11 @@ class Validation:
         return best_step(self._found)
 
     @property
+    def kept_step(self) -> int | None:
+        """The step with whose weights RL ends; None for the last one."""
+        return self.best_step if self._config is not None and self._config.keep_best else None
+
+    @property
     def stops(self) -> bool:
         """Whether the last `evaluation.during_rl.patience` evaluations brought no better step."""
         patience = self._config.patience if self._config is not None else 0
@@ -66,14 +71,14 @@ class Validation:
     def restore_best(self) -> int | None:
         """Give the model the best step's weights, where the recipe asks for them; returns which
         step that is, None where nothing is restored."""
-        best = self.best_step
-        if self._config is None or not self._config.keep_best or best is None:
+        context, recipe, best = self._context, self._context.recipe, self.kept_step
+        if best is None:
             return None
-        context = self._context
         folder = checkpoint.at(context.folder.checkpoints, best)
-        assert folder is not None  # it is saved where it is evaluated, and kept
+        if folder is None:  # of a run that went on from an older one, the newest being damaged
+            context.display.say(f"warning: the best step, {best}, is not saved: the last is kept")
+            return None
         checkpoint.check(folder)
-        recipe = context.recipe
         weights, _ = load_model(recipe.model, folder, in_files=recipe.policy_in_files)
         put_weights(context.components.model, weights)
         context.display.say(f"the weights of step {best} are kept: the best on validation tasks")
