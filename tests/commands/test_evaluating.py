@@ -37,6 +37,9 @@ def test_runs_are_compared_on_the_same_tasks(shell: Shell, run: Path) -> None:
         "first": "cold_start",
         "second": "trained",
     }
+    named = shutil.copytree(run, run.parent / "rate@1e-4")  # a name may have an @ of its own
+    (same,) = shell("compare-runs", f"{named}@cold_start", named, "--json").json
+    assert same == found | {"first": f"{named}@cold_start", "second": str(named)}
     shown = " ".join(shell("compare-runs", f"{run}@cold_start", run).out.split())
     assert "the same 2 tasks, 4 episodes of each" in shown
     assert "no difference that luck could not make" in shown
@@ -87,6 +90,8 @@ def test_show_has_the_figures_of_an_evaluation(shell: Shell, run: Path) -> None:
     assert (run / "budget.png").read_bytes().startswith(b"\x89PNG")
     assert "95% interval" not in shell("show", run, "--step", "1").out
     assert "ends with .png" in shell("show", run, "--plot", run / "budget", code=2).err
+    nowhere = run / "none" / "budget.png"
+    assert f"{nowhere} cannot be written" in shell("show", run, "--plot", nowhere, code=2).err
 
 
 @pytest.mark.long

@@ -71,6 +71,10 @@ def test_the_other_files_are_listed(tmp_path: Path) -> None:
         folder.write_trajectories(name, [])
     with pytest.raises(DataError, match=r"evaluation-trained\.parquet has no trajectory"):
         choose_rows(folder.path, None, None, 3)
+    folder.write_trajectories("step-000001", make_groups([[0.0, None, 1.0, 1.0]]))
+    for outcome, most, episodes in (("success", 2, [0, 2]), (None, 3, [0, 1, 2])):
+        rows, _ = choose_rows(folder.path, "1", outcome, most)
+        assert [row["episode"] for row in rows] == episodes
     line = others_line(folder.path, "evaluation-trained")
     assert line == "others to be shown with --step: evaluation-no_search, 1 to 12"
 

@@ -12,6 +12,7 @@ from turnwise.config import check_recipe
 from turnwise.errors import DataError, InfrastructureError
 from turnwise.learning.credits import Credits
 from turnwise.learning.signals.base import NUMBERS, SignalArrays, Signals
+from turnwise.storage.messages import write_lines
 from turnwise.storage.run_folder import RunFolder, with_whole_paths
 from turnwise.storage.trajectory_rows import LATER, read_columns, read_rows, trajectory_of
 from turnwise.tokens import KeptTokens, Segment, Source, Tokens
@@ -355,3 +356,9 @@ def test_a_kept_recipe_means_the_same_anywhere(
     assert kept.algorithm.overrides == {"estimator": whole, "clip_high": 0.3}
     assert kept.sft.demonstrations.behaviours == {whole: 1.0}
     assert (kept.monitor.echo_trap.reaction, kept.monitor.trackers) == (whole, (whole, "wandb"))
+
+
+def test_a_file_in_no_folder_is_one_line(tmp_path: Path) -> None:
+    (tmp_path / "file").touch()
+    with pytest.raises(DataError, match=r"lines\.jsonl cannot be written: "):
+        write_lines(tmp_path / "file" / "lines.jsonl", ["{}"], "nothing")

@@ -13,7 +13,7 @@ from turnwise.errors import ConfigError, DataError
 from turnwise.evaluation.details import cautions_of, effort_sentences, probability
 from turnwise.evaluation.effort import plot_budgets
 from turnwise.evaluation.paired import Comparison
-from turnwise.storage.run_folder import RunFolder
+from turnwise.storage.run_folder import RunFolder, new_file
 
 if TYPE_CHECKING:
     from turnwise.evaluation.expected import ExpectedRuns, Place
@@ -67,14 +67,15 @@ def evaluation_tables(run: Path, file: str) -> list[Table]:
 
 
 def save_plot(run: Path, file: Path) -> None:
-    """Draw the budget curves of a run's evaluations. Raises DataError where it has none, and
-    ConfigError for a file of another kind."""
+    """Draw the budget curves of a run's evaluations. Raises DataError where it has none or the file
+    cannot be written, ConfigError for a file of another kind."""
     if file.suffix != ".png":
         raise ConfigError(f"--plot {file}: give a file whose name ends with .png")
     evaluations = RunFolder.open(run).evaluations()
     if not evaluations:
         raise DataError(f"{run} has no evaluation yet")
-    plot_budgets(evaluations, file)
+    with new_file(file):
+        plot_budgets(evaluations, file)
 
 
 def paired_table(comparisons: Sequence[Comparison]) -> Table:

@@ -49,10 +49,10 @@ def choose_rows(
     if not names:
         raise DataError(f"{run} has no trajectories yet")
     file = folder.trajectory_file(default_file(names) if name is None else name)
-    rows = [row for row in read_rows(file) if outcome in (None, row["outcome"])]
+    rows = read_rows(file, outcome, count)
     if not rows:
         raise DataError(f"{file} has no trajectory with outcome {outcome!r}")
-    return rows[:count], file.stem
+    return rows, file.stem
 
 
 def default_file(names: Sequence[str]) -> str:

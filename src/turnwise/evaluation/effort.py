@@ -12,7 +12,7 @@ from typing import Any
 import numpy as np
 
 from turnwise.config import PriceConfig
-from turnwise.errors import ConfigError, InfrastructureError, NotSupportedError
+from turnwise.errors import InfrastructureError, MissingExtraError, NotSupportedError
 from turnwise.rewards.answer import states
 from turnwise.types import Action, Task, Trajectory
 
@@ -112,12 +112,12 @@ def without_evidence(succeeded: Sequence[Trajectory]) -> dict[str, int] | None:
 
 
 def plot_budgets(evaluations: Mapping[str, Mapping[str, Any]], file: Path) -> None:
-    """Draw the budget curves of evaluations, a panel for each kind of budget. Raises ConfigError
-    without matplotlib."""
+    """Draw the budget curves of evaluations, a panel for each kind of budget. Raises
+    MissingExtraError without matplotlib."""
     try:
         from matplotlib.figure import Figure
     except ImportError:
-        raise ConfigError("a plot needs matplotlib: pip install 'turnwise[plots]'") from None
+        raise MissingExtraError("matplotlib", "plots") from None
     kinds = ("tool_calls", "turns", "tokens")
     figure = Figure(figsize=(12, 4), layout="constrained")
     panels = figure.subplots(1, len(kinds), sharey=True)

@@ -208,24 +208,23 @@ def cautions(trajectories: Sequence[Trajectory]) -> list[str]:
 def _saturation(trajectories: Sequence[Trajectory]) -> list[str]:
     """Say where not even a perfect policy, or one that always fails, could be told from this one
     on these tasks: there are too few, or too few of them fail or succeed."""
-    graded = [t for t in trajectories if t.outcome.graded and t.verdict is not None]
-    tasks = {t.task.id for t in graded}
-    failed = {t.task.id for t in graded if t.verdict is not None and not t.verdict.success}
-    solved = {t.task.id for t in graded if t.verdict is not None and t.verdict.success}
+    tasks = [pair for pair in successes_by_task(trajectories).values() if pair[0]]
+    failed = sum(successes < count for count, successes in tasks)
+    solved = sum(successes > 0 for _, successes in tasks)
     if 0 < len(tasks) < 2 * FEWEST:
         return [
             f"too few tasks: {len(tasks)} tell hardly any policy from this one; evaluate on "
             f"{2 * FEWEST} or more"
         ]
     found = []
-    if tasks and len(failed) < FEWEST:
+    if tasks and failed < FEWEST:
         found.append(
-            f"at the ceiling: {len(failed)} of {len(tasks)} tasks failed, so these tasks cannot "
+            f"at the ceiling: {failed} of {len(tasks)} tasks failed, so these tasks cannot "
             "tell a better policy from this one; evaluate on more or harder ones"
         )
-    if tasks and len(solved) < FEWEST:
+    if tasks and solved < FEWEST:
         found.append(
-            f"at the floor: {len(solved)} of {len(tasks)} tasks succeeded, so these tasks cannot "
+            f"at the floor: {solved} of {len(tasks)} tasks succeeded, so these tasks cannot "
             "tell a worse policy from this one; evaluate on more or easier ones"
         )
     return found

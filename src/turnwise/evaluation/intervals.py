@@ -7,7 +7,7 @@ of them the task is the unit that was sampled, and the interval is clustered by 
 """
 
 import math
-from collections.abc import Callable, Mapping, Sequence
+from collections.abc import Mapping, Sequence
 from functools import lru_cache
 from math import comb
 from typing import Any, NamedTuple
@@ -116,9 +116,6 @@ def _score(share: float, count: float, quantile: float) -> Interval:
     return Interval(low, high)
 
 
-Estimate = Callable[[int, int, int], float | None]
-
-
 def pass_at(count: int, successes: int, k: int) -> float | None:
     """Estimate without bias the probability that at least one of k episodes of a task succeeds.
 
@@ -161,9 +158,6 @@ def best_of(scored: Sequence[tuple[float, bool]], k: int) -> float | None:
     return share / comb(len(scored), k)
 
 
-ESTIMATES: Mapping[str, Estimate] = {"pass@k": pass_at, "pass^k": pass_hat}
-
-
 def reliability(counts: Mapping[str, tuple[int, int]], ks: Sequence[int]) -> dict[str, Any]:
     """The mean over tasks of each estimate for each k: `pass@k` and `pass^k`, by k as a text.
 
@@ -173,7 +167,7 @@ def reliability(counts: Mapping[str, tuple[int, int]], ks: Sequence[int]) -> dic
     """
     return {
         name: {str(k): _mean([estimate(*pair, k) for pair in counts.values()]) for k in ks}
-        for name, estimate in ESTIMATES.items()
+        for name, estimate in {"pass@k": pass_at, "pass^k": pass_hat}.items()
     }
 
 

@@ -82,7 +82,9 @@ COLUMNS = ("group", "episode", "seed", "success", "prompt", "task_prompt")
 def read_played(named: str) -> Played:
     """The evaluation that a text names: RUN, whose main evaluation is meant, or RUN@EVALUATION, as
     in runs/demo@cold_start. Raises DataError where there is none."""
-    run, _, chosen = named.partition("@")
+    run, at, chosen = named.rpartition("@")
+    if not at or Path(named).is_dir():  # a folder's own name may have an @ too
+        run, chosen = named, ""
     folder = RunFolder.open(Path(run))
     return played_in(folder, folder.main_evaluation(chosen), named)
 

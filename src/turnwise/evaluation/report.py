@@ -25,11 +25,8 @@ from turnwise.evaluation.paired import Comparison
 from turnwise.evaluation.statement import commit, statement
 from turnwise.monitor.no_signal import summary
 from turnwise.storage.audits import audits
-from turnwise.storage.run_folder import POLICIES, RunFolder
+from turnwise.storage.run_folder import KEPT, POLICIES, RunFolder
 from turnwise.types import Task
-
-MAIN = ("trained", "evaluated", "as_trained")
-"""Evaluations that a report is about; the others are there to be compared with."""
 
 
 def report_markdown(report: Mapping[str, Any]) -> str:
@@ -41,7 +38,8 @@ def report_markdown(report: Mapping[str, Any]) -> str:
     lines += caution_lines({name: part for name, part in parts.items() if name in POLICIES})
     lines += [*reliability_lines(parts), *part_lines(parts), *effort_table(parts)]
     lines += _breakdown(parts)
-    for name in MAIN:
+    # What a report is about; other evaluations are there to be compared with.
+    for name in ("trained", *KEPT):
         if name in parts:
             found = effort_lines(parts[name])
             lines += [f"## Effort: {name}", "", *found] if found else []

@@ -8,7 +8,7 @@ from pathlib import Path
 from typing import Any
 
 from turnwise.errors import DataError
-from turnwise.storage.run_folder import RunFolder
+from turnwise.storage.run_folder import RunFolder, new_file
 from turnwise.tokens import Source
 
 Decode = Callable[[Sequence[int]], str]
@@ -123,20 +123,19 @@ def write_preferences(
     `{"prompt": [...], "chosen": [...], "rejected": [...]}`; returns how many were written and how
     many left out because no messages can be made of them."""
     lines: list[str] = []
-    left_out = 0
+    ends: list[Mapping[str, Any]] = []
     graded = [row for row in rows if row["reward"] is not None]
     for _, members in groupby(graded, key=lambda row: row["group"]):
         ordered = sorted(members, key=lambda row: -float(row["reward"]))
-        if ordered[0]["reward"] == ordered[-1]["reward"]:
-            continue
-        best, worst = conversations(folder, [ordered[0], ordered[-1]])
-        if best is None or worst is None:
-            left_out += 1
-        else:
+        if ordered[0]["reward"] != ordered[-1]["reward"]:
+            ends += [ordered[0], ordered[-1]]
+    found = conversations(folder, ends)
+    for best, worst in zip(found, found, strict=True):  # two at a time
+        if best is not None and worst is not None:
             pair = {"prompt": best[:1], "chosen": best[1:], "rejected": worst[1:]}
             lines.append(json.dumps(pair))
     write_lines(file, lines, f"{folder.path} has no pair that can be written as messages")
-    return len(lines), left_out
+    return len(lines), len(ends) // 2 - len(lines)
 
 
 def conversations(
@@ -156,5 +155,6 @@ def write_lines(file: Path, lines: Sequence[str], nothing: str) -> None:
         raise DataError(nothing)
     if file.exists():
         raise DataError(f"{file} exists already: choose another file")
-    file.parent.mkdir(parents=True, exist_ok=True)
-    file.write_text("".join(line + "\n" for line in lines), encoding="utf-8")
+    with new_file(file):
+        file.parent.mkdir(parents=True, exist_ok=True)
+        file.write_text("".join(line + "\n" for line in lines), encoding="utf-8")

@@ -94,10 +94,8 @@ class RunFolder:
         """A folder for an evaluation, read as a run's. Raises DataError unless it is empty."""
         if path.exists() and not _holds_nothing(path):
             raise DataError(f"{path} is not empty: choose another folder")
-        try:
+        with new_file(path):
             path.mkdir(parents=True, exist_ok=True)
-        except OSError as error:
-            raise DataError(f"{path} cannot be written: {error.strerror}") from error
         return cls(path, fresh=True)
 
     @classmethod
@@ -351,6 +349,15 @@ def _replaced(target: Path) -> Iterator[Path]:
             with suppress(OSError):
                 partial.unlink()
             raise
+
+
+@contextmanager
+def new_file(path: Path) -> Iterator[None]:
+    """A path that a user has given, and that cannot be written, is the user's mistake."""
+    try:
+        yield
+    except OSError as error:
+        raise DataError(f"{path} cannot be written: {error.strerror or error}") from error
 
 
 @contextmanager

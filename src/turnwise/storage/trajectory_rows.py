@@ -115,7 +115,7 @@ def trajectory_row(
     trained: NDArray[np.void] | None = None,
 ) -> dict[str, Any]:
     """A trajectory as a row of `SCHEMA`, without the task's secret. No advantage is 0 on each
-    token; missing values and numbers (`learning.token_numbers.NUMBERS`) are an empty list.
+    token; missing values and numbers (`signals.base.NUMBERS`) are an empty list.
     `tool_seconds` has a list for each turn, None where nothing was measured. `parts`, `turn_parts`,
     `actions` and `steps` are JSON; `experts`, `kept_ids` and `kept_counts` are .npy files, or None.
     `prompt` is the first message, `task_prompt` the task's own."""
@@ -246,17 +246,21 @@ def image_name(image: Image) -> str:
     return f"{sha256(image.png).hexdigest()[:32]}.png"
 
 
-def read_rows(file: Path) -> list[dict[str, Any]]:
-    """The rows of one Parquet file. Raises DataError for a damaged file, and for an earlier
-    version's that lacks more than columns of `LATER`."""
-    rows = _read(file, None)
-    lacking = [name for name in SCHEMA.names if rows and name not in rows[0] and name not in LATER]
-    if lacking:
+def read_rows(
+    file: Path, outcome: str | None = None, most: int | None = None
+) -> list[dict[str, Any]]:
+    """The rows of one Parquet file, or the first ones of an outcome. Raises DataError for a damaged
+    file, and for an earlier version's that lacks more than columns of `LATER`."""
+    with _reading(file):
+        table = pq.read_table(file, filters=outcome and [("outcome", "==", outcome)])
+    known = {*table.column_names, *LATER}
+    if lacking := [name for name in SCHEMA.names if name not in known]:
         raise DataError(
             f"{file} was written by an earlier version of turnwise: it has no {lacking[0]!r}; read "
             "it with that version"
         )
-    return [completed(row) for row in rows]
+    # Cut before: as Python's numbers, what a table holds takes many times its memory.
+    return [completed(row) for row in table.slice(0, most).to_pylist()]
 
 
 def completed(row: Mapping[str, Any]) -> dict[str, Any]:
@@ -267,14 +271,9 @@ def read_columns(file: Path, names: Sequence[str]) -> list[dict[str, Any]]:
     """Some columns of a file's rows, those of `LATER` completed. DataError for a damaged file."""
     with _reading(file):
         lacking = set(names).intersection(LATER).difference(pq.read_schema(file).names)
-    rows = _read(file, [name for name in names if name not in lacking])
+        there = [name for name in names if name not in lacking]
+        rows = pq.read_table(file, columns=there).to_pylist()
     return [{**{name: LATER[name](row) for name in lacking}, **row} for row in rows]
-
-
-def _read(file: Path, columns: list[str] | None) -> list[dict[str, Any]]:
-    with _reading(file):
-        rows: list[dict[str, Any]] = pq.read_table(file, columns=columns).to_pylist()
-    return rows
 
 
 @contextmanager
