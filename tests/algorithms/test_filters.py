@@ -1,5 +1,6 @@
 """Which groups and which trajectories are trained on."""
 
+from collections.abc import Callable
 from dataclasses import replace
 
 import numpy as np
@@ -12,7 +13,6 @@ from tests.algorithms.declared import functions
 from tests.algorithms.trained_tokens import trained_tokens
 from turnwise.algorithms import make_algorithm
 from turnwise.algorithms.filters import (
-    GroupFilter,
     TrajectoryFacts,
     TurnFacts,
     clip_cov,
@@ -48,7 +48,9 @@ def test_every_group_or_those_that_differ() -> None:
         (top_variance, {0.5: [1], 0.9: [1, 5], 0.99: [1, 2, 5], 0.0: []}),
     ],
 )
-def test_what_varies_most_is_kept(keep: GroupFilter, kept: dict[float, list[int]]) -> None:
+def test_what_varies_most_is_kept(
+    keep: Callable[..., list[bool]], kept: dict[float, list[int]]
+) -> None:
     """By spread two of six at 25%, those that are all equal never; by variances 0.25, 0.01 and
     0.04, which are shares 0.833, 0.033 and 0.133."""
     for share, places in kept.items():

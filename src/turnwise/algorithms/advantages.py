@@ -11,6 +11,7 @@ import numpy as np
 from turnwise.algorithms import outcome_advantages
 from turnwise.algorithms.estimators import Credit, EstimatorInput, Floats, Groups, spread, totals
 from turnwise.algorithms.parts import Trait, part
+from turnwise.algorithms.turns import discounted
 from turnwise.conflicts import Need
 from turnwise.errors import ConfigError
 from turnwise.ranges import Share
@@ -170,9 +171,6 @@ def gdpo(groups: Groups, *, reward_weights: Mapping[str, float]) -> list[list[Cr
 
 def _token_returns(episode: EstimatorInput, discount: float) -> Floats:
     """float64[n]; the running return is carried unchanged over what was not sampled."""
-    rewards = episode.rewards_by_token()[episode.mask]
-    for step in range(len(rewards) - 2, -1, -1):
-        rewards[step] += discount * rewards[step + 1]
     spread = np.zeros(len(episode.mask))
-    spread[episode.mask] = rewards
+    spread[episode.mask] = discounted(episode.rewards_by_token()[episode.mask], discount)
     return spread

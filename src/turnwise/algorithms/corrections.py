@@ -10,7 +10,6 @@ correction by itself. With any other choice that ratio is pi / pi_old. So nothin
 twice.
 """
 
-from collections.abc import Callable
 from dataclasses import dataclass
 from typing import TYPE_CHECKING
 
@@ -39,10 +38,6 @@ class Staleness:
 
     def means(self, numbers: "Tensor") -> "Tensor":
         return sequence_means(numbers, self.sequence)
-
-
-Correction = Callable[..., "Tensor"]
-"""(staleness, **numbers) -> weights [n]."""
 
 
 @part("correction", "truncated", "truncated weight per token (arXiv 2505.24298)")

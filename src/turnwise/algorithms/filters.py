@@ -9,7 +9,7 @@ in it: entropy falls where their log-probability and advantage vary together, mo
 (arXiv 2505.22617). Pure float64 numpy.
 """
 
-from collections.abc import Callable, Sequence
+from collections.abc import Sequence
 from dataclasses import dataclass
 from typing import Annotated, NamedTuple
 
@@ -20,9 +20,6 @@ from turnwise.algorithms.estimators import Floats
 from turnwise.algorithms.outcome_advantages import differing
 from turnwise.algorithms.parts import part
 from turnwise.ranges import NonNegative, Range, Share
-
-GroupFilter = Callable[..., list[bool]]
-"""(rewards of each group, **numbers) -> whether each is kept."""
 
 
 @part("group_filter", "none", "all groups")
@@ -77,10 +74,6 @@ class TrajectoryFacts:
     """Facts of all turns, those before a branch included."""
 
 
-TrajectoryFilter = Callable[..., bool]
-"""(facts, **numbers) -> whether the trajectory is trained on."""
-
-
 @part("trajectory_filter", "none", "all graded trajectories")
 def every_trajectory(facts: TrajectoryFacts) -> bool:
     """All of them."""
@@ -118,10 +111,6 @@ def _deviation(rewards: Floats) -> float:
     return float(rewards.std()) if differing(rewards) else 0.0
 
 
-RewardShaping = Callable[..., Floats]
-"""(sampled tokens int64[n], budget, **numbers) -> penalties float64[n], 0 or more."""
-
-
 @part("reward_shaping", "none", "the task's reward")
 def unshaped(lengths: NDArray[np.int64], budget: int) -> Floats:
     """0: the rewards are the task's."""
@@ -154,10 +143,6 @@ class Treatment(NamedTuple):
     """Factor on the objective: 1, or 0 for a token taken out, which stays in the denominators."""
     kl_penalty: Floats
     """Weight of the divergence from the policy before the update, added to the loss; 0 for most."""
-
-
-TokenFilter = Callable[..., Treatment]
-"""(advantages float64[n], old log-probs float64[n], **numbers) -> treatment."""
 
 
 def covariances(advantages: Floats, logprobs: Floats) -> Floats:

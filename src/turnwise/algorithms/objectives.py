@@ -7,7 +7,6 @@ Next: `learning/batch.py`.
 """
 
 import math
-from collections.abc import Callable
 from dataclasses import dataclass
 from typing import TYPE_CHECKING, Annotated
 
@@ -39,8 +38,6 @@ class Inputs:
 
 
 USUAL = (Trait.BY_ADVANTAGE, Trait.PLAIN_AT_ONE)
-Objective = Callable[..., "tuple[Tensor, Tensor]"]
-"""(inputs, **numbers) -> losses [n], and bool[n]: where the objective took the gradient away."""
 
 
 @part(

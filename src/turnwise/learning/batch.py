@@ -204,11 +204,8 @@ def own_micro_batches(
     trained = [example for example in examples if example.trained.any()]
     cut = partial(pack, tokens_per_micro_batch=tokens_per_micro_batch)
     for members, counts in own_batches(ranks, trained, lambda example: len(example.ids), cut):
-        if counts:
-            yield members if is_leader(ranks) else [], collate(members, device)
-        else:
-            unweighted = [replace(member, weight=0.0) for member in members]
-            yield [], collate(unweighted, device)
+        weighed = members if counts else [replace(member, weight=0.0) for member in members]
+        yield members if counts and is_leader(ranks) else [], collate(weighed, device)
 
 
 def by_length(lengths: Sequence[int], tokens_per_micro_batch: int) -> Iterator[list[int]]:

@@ -20,6 +20,7 @@ from dataclasses import dataclass, field
 from functools import partial
 from itertools import count
 
+import numpy as np
 import torch
 from torch import Tensor, nn
 
@@ -37,6 +38,7 @@ from turnwise.forward.equality import (
 )
 from turnwise.forward.hidden import base_model
 from turnwise.forward.logprobs import token_logprobs
+from turnwise.learning.batch import shifted
 
 TURNS = 3
 """Turns of each history; before the last one the session is closed and opened again."""
@@ -253,14 +255,10 @@ def _own_tokens(model: nn.Module, history: Played) -> Tensor:
 def _learned(model: nn.Module, histories: Sequence[Played], autocast: bool) -> list[Tensor]:
     """The learner's, of all histories in one batch."""
     base = base_model(model)
-    width = max(len(each.ids) for each in histories) - 1
-    inputs = torch.zeros(len(histories), width, dtype=torch.int64)
-    selected = torch.zeros(inputs.shape, dtype=torch.bool)
-    targets: list[int] = []
-    for row, each in enumerate(histories):
-        inputs[row, : len(each.ids) - 1] = torch.tensor(each.ids[:-1])
-        selected[row, [place - 1 for place in each.places]] = True
-        targets += [each.ids[place] for place in each.places]
+    inputs, selected = shifted(
+        [(np.array(one.ids), np.isin(np.arange(len(one.ids)), one.places)) for one in histories]
+    )
+    targets = [each.ids[place] for each in histories for place in each.places]
     with evaluating(list(model.modules())):
         found, _ = token_logprobs(
             model,

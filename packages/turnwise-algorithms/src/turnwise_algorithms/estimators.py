@@ -155,9 +155,7 @@ def process_rloo(group: Sequence[EstimatorInput], discount: Share = 1.0) -> list
             # A mean of means: a long episode has no larger say in the baseline than a short one.
             others = (means.sum() - row.mean()) / max(len(means) - 1, 1)
             returns = row - others if len(means) > 1 else np.zeros(len(row))
-            for step in range(len(returns) - 2, -1, -1):
-                returns[step] += discount * returns[step + 1]
-            spread[episode.mask] = returns + outcome
+            spread[episode.mask] = discounted(returns, discount) + outcome
         advantages.append(spread)
     return advantages
 

@@ -116,4 +116,4 @@ MIPU = Algorithm(
     differs="the next step's episodes test an update, and teach nothing if it is undone; there "
     "others do, also of the last one",
 )
-GIGPO = Algorithm("gigpo", "arXiv 2505.10978", estimator="gigpo", divergence="k3")
+GIGPO = Algorithm("gigpo", "arXiv 2505.10978", estimator="gigpo")

@@ -9,8 +9,8 @@ from typing import Annotated
 
 import numpy as np
 
-from turnwise.algorithms.estimators import EstimatorInput, Floats, of_turns
-from turnwise.algorithms.outcome_advantages import STANDARD_DEVIATION_FLOOR, differing, grpo
+from turnwise.algorithms.estimators import EstimatorInput, Floats, of_turns, totals
+from turnwise.algorithms.outcome_advantages import dr_grpo, grpo
 from turnwise.algorithms.parts import Requirement, Trait, part
 from turnwise.algorithms.turns import TurnNumbers, turn_returns
 from turnwise.conflicts import Need
@@ -84,12 +84,12 @@ def gigpo(
             raise ValueError("gigpo compares turns that begin in the same state: none are named")
         for turn in range(episode.turns):
             clusters[episode.states[turn]].append((index, turn))
-    totals = np.array([float(episode.rewards_by_turn().sum()) for episode in group])
-    whole = _compared(totals, divide)
+    compared = grpo if divide else dr_grpo
+    whole = compared(totals(group))
     advantages = [np.full(episode.turns, whole[index]) for index, episode in enumerate(group)]
     for members in clusters.values():
         numbers = np.array([returns[index][turn] for index, turn in members])
-        for (index, turn), number in zip(members, _compared(numbers, divide), strict=True):
+        for (index, turn), number in zip(members, compared(numbers), strict=True):
             advantages[index][turn] += step_weight * number
     return advantages
 
@@ -99,12 +99,3 @@ def _turn_rewards(episode: EstimatorInput) -> Floats:
     rewards = episode.rewards_by_turn()
     rewards[-1:] -= episode.shaped_reward
     return rewards
-
-
-def _compared(numbers: Floats, divide: int) -> Floats:
-    if not differing(numbers):
-        return np.zeros(len(numbers))
-    deviations: Floats = numbers - float(numbers.mean())
-    if not divide:
-        return deviations
-    return deviations / (float(np.std(numbers, ddof=1)) + STANDARD_DEVIATION_FLOOR)

@@ -56,9 +56,9 @@ class InformationGain:
     def _values(self, members: Sequence[Trajectory]) -> list[NDArray[np.float64]]:
         """p before each turn, float64[K] each; one in which nothing was sampled has the next
         one's."""
+        tasks = {member.task.id: member.task for member in members}
         answers = {
-            member.task.id: right_answer(member.task, self.scaffold, self.oracle)
-            for member in members
+            name: right_answer(task, self.scaffold, self.oracle) for name, task in tasks.items()
         }
         sequences = [
             _before(member, turn, answers[member.task.id], self.context)
