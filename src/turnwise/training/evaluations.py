@@ -73,7 +73,8 @@ class Untrained:
         await Evaluation("base", components.environment).run(context, step)
         # A wing's stage may have trained the run's own, and saved them.
         before, _ = checkpoint.newest(context.folder.checkpoints)
-        model, _ = _load(context, context.recipe.model.name, before and before.folder)
+        weights = None if before is None else before.folder
+        model, _ = _load(context, context.recipe.model.name, weights)
         put_weights(components.model, model)
         return step
 

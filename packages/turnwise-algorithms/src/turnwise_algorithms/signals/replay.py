@@ -98,7 +98,7 @@ class Replay(Beside):
     def _count(self, groups: Sequence[Group], credits: Credits) -> int:
         """How many are drawn beside the new ones of an update."""
         new = sum(member.id in credits.trained for member in graded(groups))
-        return round(self.numbers["replayed"] * new)
+        return round(float(self.numbers["replayed"]) * new)
 
     def _tokens(self, batch: MicroBatch) -> TrainedTokens:
         logprob, entropy = batch_logprobs(self.policy, batch, self.temperature, self.learning)
