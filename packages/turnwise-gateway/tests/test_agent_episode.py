@@ -1,5 +1,6 @@
 """Episodes that an agent of the user's own plays: outcomes, rewards, deadlines, clean ends."""
 
+import asyncio
 import os
 import shutil
 import sys
@@ -261,6 +262,32 @@ def test_a_plain_function_runs_in_a_thread_and_has_the_environment_s_tools(tmp_p
     booking = "    assert model.call_sync('book', room=7) == 'Room 7 is yours.'\n"
     (booked,) = play(written(tmp_path, PLAIN + booking), environment=Rooms())
     assert booked.outcome is Outcome.SUCCESS, booked.problem
+
+
+OWN_LOOP = """
+import asyncio
+
+def run(task, model):
+    async def work():
+        await model.chat([{'role': 'user', 'content': task.prompt}])
+        assert await model.call('book', room=7) == 'Room 7 is yours.'
+    asyncio.run(work())
+"""
+
+
+class Looping(HashedEngine):
+    """Notes the loops in which it is asked; an engine that batches belongs to one."""
+
+    async def generate(self, *given: Any, **others: Any) -> Any:
+        self.loops = {*getattr(self, "loops", ()), asyncio.get_running_loop()}
+        return await super().generate(*given, **others)
+
+
+def test_a_plain_function_may_begin_a_loop_of_its_own(tmp_path: Path) -> None:
+    engine = Looping([RIGHT])
+    played = play(written(tmp_path, OWN_LOOP), engine, episodes=2, environment=Rooms())
+    assert [one.outcome for one in played] == [Outcome.SUCCESS] * 2
+    assert len(engine.loops) == 1
 
 
 def test_a_function_that_cannot_be_one_is_refused(tmp_path: Path) -> None:

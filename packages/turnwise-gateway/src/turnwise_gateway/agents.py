@@ -4,11 +4,11 @@ import asyncio
 import inspect
 import math
 import shutil
-from collections.abc import Awaitable, Callable, Mapping, Sequence
+from collections.abc import Callable, Coroutine, Mapping, Sequence
 from dataclasses import dataclass, field
 from functools import partial
 from pathlib import Path
-from typing import Any, Protocol, cast
+from typing import Any, Protocol, TypeVar, cast
 
 from turnwise.config import Recipe
 from turnwise.errors import ConfigError, located
@@ -34,8 +34,9 @@ from turnwise_gateway.settings import (
     RemoteAgent,
 )
 
-RunTool = Callable[[str, Mapping[str, Any]], Awaitable[str]]
+RunTool = Callable[[str, Mapping[str, Any]], Coroutine[Any, Any, str]]
 """Runs one of the environment's tools, by its name, with arguments."""
+Found = TypeVar("Found")
 TABLE = ("answer", "reward", "success", "parts", "roles")
 
 
@@ -65,7 +66,7 @@ class Model:
         """Run one of the environment's tools, as `await model.call("book", room=7)`, and return
         its result, which tells of a mistake in the arguments too."""
         assert self._run_tool is not None  # the episode gives it
-        return await self._run_tool(tool, arguments)
+        return await self._in_run(self._run_tool(tool, arguments))
 
     def call_sync(self, tool: str, /, **arguments: Any) -> str:
         """Run a tool as `call` does, for an agent that is a plain function, in its thread."""
@@ -83,10 +84,18 @@ class Model:
         with self._session.counting_refusals():
             check_depth([messages, tools])
             request = chat_completions.read(body | ({"tools": tools} if tools else {}))
-        reply = await spans.asked(self._session, request)
+        reply = await self._in_run(spans.asked(self._session, request))
         self._session.arrived(reply)
         answer: dict[str, Any] = chat_completions.body(request, reply)
         return answer
+
+    async def _in_run(self, work: Coroutine[Any, Any, Found]) -> Found:
+        """Await work in the run's loop, to which its engine belongs: a plain function may have
+        begun one of its own."""
+        assert self._loop is not None  # the episode gives it
+        if asyncio.get_running_loop() is self._loop:
+            return await work
+        return await asyncio.wrap_future(asyncio.run_coroutine_threadsafe(work, self._loop))
 
 
 class Agent(Protocol):

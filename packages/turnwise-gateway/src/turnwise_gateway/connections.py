@@ -54,6 +54,7 @@ class Impatient(H11Protocol):
         super().connection_lost(exc)
 
     def _watch(self) -> None:
+        # h11 is idle until all headers of a request are there.
         answered = self.cycle is not None and self.cycle.response_complete
         if not (answered or self.conn.their_state is h11.IDLE):
             self._be_patient()

@@ -94,7 +94,7 @@ def _unstarted(program: str, why: str) -> InfrastructureError:
 def variables(task: Task, address: Address, model: str) -> dict[str, str]:
     return {
         "OPENAI_BASE_URL": address.openai,
-        "OPENAI_API_BASE": address.openai,
+        "OPENAI_API_BASE": address.openai,  # as clients before openai 1.0 call it, and LangChain
         "OPENAI_API_KEY": address.secret,
         "OPENAI_MODEL": model,
         "ANTHROPIC_BASE_URL": address.root,

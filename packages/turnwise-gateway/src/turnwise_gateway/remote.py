@@ -33,7 +33,7 @@ class Offer:
     def described(self) -> dict[str, Any]:
         """The task, its episode's address, and the variables that a program finds them in."""
         given = variables(self.task, self.address, self.model)
-        told = json.loads(given["TURNWISE_TASK"])
+        told = json.loads(given["TURNWISE_TASK"])  # what is no JSON is text there
         return {"task": told, "address": self.address.root, "variables": given}
 
 

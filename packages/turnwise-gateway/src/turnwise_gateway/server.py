@@ -115,6 +115,7 @@ class Gateway:
         try:
             family = socket.AF_INET6 if ":" in self._host else socket.AF_INET
             place = self._host, self._port
+            # All episodes of a step may connect at once, which the usual backlog has no room for.
             sockets.insert(0, socket.create_server(place, family=family, backlog=2048))
         except OSError as error:
             for one in sockets:
@@ -136,7 +137,7 @@ class Gateway:
             lifespan="off",
             ws="none",
             http=Impatient,
-            timeout_graceful_shutdown=1,
+            timeout_graceful_shutdown=1,  # the run has ended: nobody uses what is still sampled
         )
         self._server = _Server(config)
         self._serving = asyncio.create_task(self._server.serve(sockets=sockets))

@@ -1,7 +1,7 @@
 """OpenTelemetry spans of an agent's episodes and calls, by its conventions for generative AI.
 
     invoke_agent NAME                    one for each episode
-    └─ chat policy                       one for each request of the agent
+    └─ chat policy                       one for each request of the agent, or chat ROLE
 
 The conventions (semantic-conventions 1.41, `gen_ai.*`) are in development, and have no place for
 token ids: what is trained is in the run folder.
@@ -17,9 +17,9 @@ from turnwise.errors import MissingExtraError
 from turnwise.tools.tool import in_thread
 from turnwise.types import Trajectory
 from turnwise_gateway.requests import Message, RefusedError, Reply, Request
-from turnwise_gateway.session import MODEL, Session
+from turnwise_gateway.session import Session
 
-PROVIDER = "turnwise"
+PROVIDER, ASKED = "turnwise", "gen_ai.request.model"
 WITHOUT_WORDS = {"record_exception": False, "set_status_on_exception": False}
 """Settings of every span: the words of an exception may quote the agent."""
 FLUSH_SECONDS = 10.0
@@ -84,7 +84,7 @@ class EpisodeSpans:
         if self._spans.texts:
             given["gen_ai.input.messages"] = json.dumps([_shown(one) for one in request.messages])
         with tracer.start_as_current_span(
-            f"chat {MODEL}", self._context, SpanKind.CLIENT, given, **WITHOUT_WORDS
+            f"chat {given[ASKED]}", self._context, SpanKind.CLIENT, given, **WITHOUT_WORDS
         ) as span:
             try:
                 reply = await session.ask(request, again)
@@ -124,7 +124,8 @@ def _asked(session: Session, request: Request, name: str) -> dict[str, Any]:
     given: dict[str, Any] = {
         "gen_ai.operation.name": "chat",
         "gen_ai.provider.name": PROVIDER,
-        "gen_ai.request.model": MODEL,
+        # A name that there is not is the agent's words.
+        ASKED: request.model if request.model in session.names else session.names[0],
         "gen_ai.conversation.id": name,
         "gen_ai.request.temperature": session.limits.temperature,
     }

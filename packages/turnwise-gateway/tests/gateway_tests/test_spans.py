@@ -10,6 +10,7 @@ import pytest
 from gateway_tests.hashed_engine import TOKENIZER, HashedEngine, encode
 from gateway_tests.playing import RIGHT, SCAFFOLD, group_of, written
 from turnwise_gateway.agent_episode import make_host
+from turnwise_gateway.settings import RoleConfig
 from turnwise_gateway.spans import Spans
 
 pytest.importorskip("uvicorn")
@@ -21,7 +22,7 @@ async def run(task, model):
         await model.chat([{"role": "robot", "content": "secret words"}])
     except Exception:
         pass
-    await model.chat([{"role": "user", "content": "Sure?"}])
+    await model.chat([{"role": "user", "content": "Sure?"}], role=model.roles[1])
 """
 
 
@@ -34,7 +35,8 @@ def play(folder: Path, texts: bool, fails: tuple[int, ...] = ()) -> Any:
     exporter, provider = InMemorySpanExporter(), TracerProvider()
     provider.add_span_processor(SimpleSpanProcessor(exporter))
     engine = HashedEngine([RIGHT], fails)
-    host = make_host(written(folder, AGENT), SCAFFOLD, TOKENIZER)
+    roles = {"policy": RoleConfig(), "critic": RoleConfig()}
+    host = make_host(written(folder, AGENT, roles=roles), SCAFFOLD, TOKENIZER)
     host = replace(host, spans=Spans("mine", texts, provider))
     group_of(host, engine, episodes=2)
     return exporter.get_finished_spans()
@@ -44,7 +46,8 @@ def test_each_episode_has_a_span_and_each_call_one_in_it(tmp_path: Path) -> None
     """Without any text."""
     spans = play(tmp_path, texts=False)
     episodes = {one.context.span_id: one for one in spans if one.name == "invoke_agent mine"}
-    calls = [one for one in spans if one.name == "chat policy"]
+    calls = [one for one in spans if one.name.startswith("chat ")]
+    assert {one.name for one in calls} == {"chat policy", "chat critic"}
     assert (len(episodes), len(calls), len(spans)) == (2, 4, 6)
     assert len({one.context.trace_id for one in spans}) == 2
     for one in episodes.values():
@@ -57,7 +60,8 @@ def test_each_episode_has_a_span_and_each_call_one_in_it(tmp_path: Path) -> None
         episode = episodes[one.parent.span_id]
         named = "gen_ai.conversation.id"
         assert one.attributes[named] == episode.attributes[named]
-        assert one.attributes["gen_ai.request.model"] == "policy"
+        for model in ("gen_ai.request.model", "gen_ai.response.model"):
+            assert one.name == f"chat {one.attributes[model]}"
         assert one.attributes["gen_ai.response.finish_reasons"] == ("stop",)
         assert one.attributes["gen_ai.usage.output_tokens"] == len(
             encode("<answer> Paris</answer>")

@@ -40,6 +40,7 @@ class Client:
         """`seconds` is the deadline of an answer."""
         self.url, self._seconds = url, seconds
         self._alive = min(ALIVE_SECONDS, seconds)
+        # Servers are this machine's, or of a private network: no proxy of the environment is asked.
         self._http = httpx2.AsyncClient(
             base_url=url, limits=httpx2.Limits(keepalive_expiry=IDLE_SECONDS), trust_env=False
         )

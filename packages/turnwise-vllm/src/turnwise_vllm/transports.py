@@ -26,8 +26,6 @@ SMALL_FILE = 16 * 2**20
 """Bytes of a file that is not divided further; what is saved together is in memory twice."""
 LORA = ".lora_"
 """A part of the names that peft gives to the weights of its adapters."""
-
-
 RANKS = (1, 8, 16, 32, 64, 128, 256, 320, 512)
 """The values that vLLM allows for `--max-lora-rank`."""
 

@@ -147,7 +147,7 @@ class Team:
             rank = min(missing)
             if (found := rendezvous.arrival(0.1)) is not None:
                 arrival, connection = found
-                connection.settimeout(self.seconds)
+                connection.settimeout(self.seconds)  # a rank that hangs reads nothing
                 self._arrivals[arrival.rank] = arrival
                 self._connections[arrival.rank] = connection
             elif ends := self._ends():
