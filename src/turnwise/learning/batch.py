@@ -6,7 +6,7 @@ here and nowhere else.
 Next: `learning/policy.py`.
 """
 
-from collections.abc import Iterable, Iterator, Sequence
+from collections.abc import Callable, Iterable, Iterator, Sequence
 from dataclasses import dataclass, replace
 from functools import partial
 
@@ -20,7 +20,7 @@ from turnwise.algorithms.algorithm import Algorithm
 from turnwise.forward.prefix_trees import TreeBatch
 from turnwise.forward.routing import Replay
 from turnwise.learning.credits import Credits
-from turnwise.learning.ranks import Ranks, is_leader, own_batches
+from turnwise.learning.ranks import Ranks, Row, is_leader, own_batches
 from turnwise.tokens import NO_EXPERT, Image, KeptTokens, Source, Tokens
 from turnwise.types import Group, Trajectory, TrajectoryId
 
@@ -191,9 +191,8 @@ def by_group(examples: Iterable[Example]) -> list[list[Example]]:
 def pack(examples: Iterable[Example], tokens_per_micro_batch: int) -> Iterator[list[Example]]:
     """Sort by length and cut into micro-batches of at most that many padded tokens; a longer one is
     alone, and one without trained tokens left out."""
-    trained = [example for example in examples if example.trained.any()]
-    for places in by_length([len(e.ids) - 1 for e in trained], tokens_per_micro_batch):
-        yield [trained[place] for place in places]
+    trained = (example for example in examples if example.trained.any())
+    return by_length(trained, lambda example: len(example.ids) - 1, tokens_per_micro_batch)
 
 
 def own_micro_batches(
@@ -208,17 +207,19 @@ def own_micro_batches(
         yield members if counts and is_leader(ranks) else [], collate(weighed, device)
 
 
-def by_length(lengths: Sequence[int], tokens_per_micro_batch: int) -> Iterator[list[int]]:
-    """The places of sequences, the shortest first, in micro-batches of at most that many padded
-    tokens; a longer one is alone, and those of length 0 are left out."""
-    current: list[int] = []
-    for place in sorted(range(len(lengths)), key=lambda place: lengths[place]):
+def by_length(
+    rows: Iterable[Row], length: Callable[[Row], int], tokens_per_micro_batch: int
+) -> Iterator[list[Row]]:
+    """Rows, the shortest first, in micro-batches of at most that many padded tokens; a longer one
+    is alone, and those of length 0 are left out."""
+    current: list[Row] = []
+    for row in sorted(rows, key=length):
         # In ascending order the newest is the longest, to which all are padded.
-        if current and (len(current) + 1) * lengths[place] > tokens_per_micro_batch:
+        if current and (len(current) + 1) * length(row) > tokens_per_micro_batch:
             yield current
             current = []
-        if lengths[place]:
-            current.append(place)
+        if length(row):
+            current.append(row)
     if current:
         yield current
 

@@ -1,6 +1,6 @@
 """A model's scores of given tokens: log-probabilities, or what another measure gives."""
 
-from collections.abc import Callable, Iterator, Sequence
+from collections.abc import Callable, Sequence
 from functools import partial
 from typing import Any
 
@@ -95,15 +95,11 @@ def score(
     ends = [int(places[-1]) + 1 if len(places) else 0 for places in wanted]
     compute = compute or ALONE.shard(model)
     most, own = config.tokens_per_micro_batch, []
-
-    def in_batches(some: list[int]) -> Iterator[list[int]]:
-        for batch in by_length([ends[i] - 1 for i in some], most):
-            yield [some[place] for place in batch]
-
+    cut = partial(by_length, length=lambda i: ends[i] - 1, tokens_per_micro_batch=most)
     rows = [i for i, end in enumerate(ends) if end > 1]
-    for batch, counts in own_batches(ranks, rows, ends.__getitem__, in_batches):
-        cut = [(sequences[i][0][: ends[i]], sequences[i][1][: ends[i]]) for i in batch]
-        inputs, selected = shifted(cut)
+    for batch, counts in own_batches(ranks, rows, ends.__getitem__, cut):
+        texts = [(sequences[i][0][: ends[i]], sequences[i][1][: ends[i]]) for i in batch]
+        inputs, selected = shifted(texts)
         targets = torch.from_numpy(np.concatenate([sequences[i][0][wanted[i]] for i in batch]))
         seen = [[p for p in images[i] if p.end <= ends[i]] for i in batch] if images else []
         left = KeptTokens.chosen([(kept[i], wanted[i]) for i in batch]) if kept else None

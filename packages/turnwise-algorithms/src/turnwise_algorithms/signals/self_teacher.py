@@ -13,7 +13,7 @@ since what a verifier says may hold the task's secret: what the environment repl
 
 import copy
 import math
-from collections.abc import Iterator, Mapping, Sequence
+from collections.abc import Mapping, Sequence
 from dataclasses import replace
 from functools import partial
 from typing import Any, NamedTuple
@@ -160,7 +160,9 @@ class SelfTeacher:
         taught = self._trained(groups, credits)
         count = sum(len(lesson.places) for lesson in taught)
         problem = ""
-        for batch, counts in own_batches(self._ranks, taught, self._cost, self._micro_batches):
+        most = self.learning.tokens_per_micro_batch
+        cut = partial(by_length, length=self._cost, tokens_per_micro_batch=most)
+        for batch, counts in own_batches(self._ranks, taught, self._cost, cut):
             divergences, weights = self._divergences(batch)
             told = counts and is_leader(self._ranks)
             # A rank without a lesson left takes part in the others' pass, with a gradient of 0.
@@ -254,11 +256,6 @@ class SelfTeacher:
     def _cost(self, lesson: Lesson) -> int:
         """The number of tokens that the teacher reads."""
         return len(lesson.taught) + len(lesson.shown) + sum(map(len, self.words))
-
-    def _micro_batches(self, taught: Sequence[Lesson]) -> Iterator[list[Lesson]]:
-        """Batch by the length that the teacher reads, at most `tokens_per_micro_batch` tokens."""
-        for places in by_length([*map(self._cost, taught)], self.learning.tokens_per_micro_batch):
-            yield [taught[place] for place in places]
 
 
 class SelfTeacherMaker(SignalMaker):

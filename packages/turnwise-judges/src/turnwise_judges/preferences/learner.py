@@ -6,7 +6,7 @@ was when the stage began; it is only asked about the pairs, so its log-probabili
 no second model. What a batch is follows from the seed and the step number alone.
 """
 
-from collections.abc import Iterator, Mapping, Sequence
+from collections.abc import Mapping, Sequence
 from dataclasses import fields, replace
 from functools import partial
 from typing import Any
@@ -124,7 +124,9 @@ class PreferenceLearner:
         self.steps_done += 1
         # Each trajectory is one example, since those of several contexts are not paired.
         batch = [(self._examples[2 * i], self._examples[2 * i + 1]) for i in order]
-        own = own_batches(self._ranks, batch, _longer, self._micro_batches)
+        most = self.learning.tokens_per_micro_batch
+        cut = partial(by_length, length=_padded, tokens_per_micro_batch=most)  # parts no pair
+        own = own_batches(self._ranks, batch, _longer, cut)
         made = [self._backward(members, size, counts) for members, counts in own]
         parts = [part for of_rank in self._ranks.gather(made) for part in of_rank]
         margins = np.concatenate([margins for _, margins in parts])
@@ -169,14 +171,6 @@ class PreferenceLearner:
         told = counts and is_leader(self._ranks)
         found: NDArray[np.float32] = margins.detach().cpu().numpy()
         return (float(loss.detach()), found) if told else (0.0, found[:0])
-
-    def _micro_batches(
-        self, pairs: Sequence[tuple[Example, Example]]
-    ) -> Iterator[list[tuple[Example, Example]]]:
-        """Batch by length, at most `tokens_per_micro_batch` padded tokens; no pair is parted."""
-        lengths = [2 * (_longer(pair) - 1) for pair in pairs]
-        for places in by_length(lengths, self.learning.tokens_per_micro_batch):
-            yield [pairs[place] for place in places]
 
 
 def preferences_of(recipe: Recipe) -> PreferencesConfig:
@@ -234,6 +228,11 @@ def _restored(saved: Sequence[tuple[int, int, torch.Tensor]]) -> tuple[Image, ..
 
 def _longer(pair: tuple[Example, Example]) -> int:
     return max(len(example.ids) for example in pair)
+
+
+def _padded(pair: tuple[Example, Example]) -> int:
+    """Tokens of both, padded."""
+    return 2 * (_longer(pair) - 1)
 
 
 def _reward(member: Trajectory) -> float:

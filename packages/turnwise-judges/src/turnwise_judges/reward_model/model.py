@@ -224,7 +224,8 @@ class RewardModel(nn.Module):
 
     def _batches(self, lessons: Sequence[Lesson]) -> Iterator[list[int]]:
         """Places of lessons of similar length, at most `tokens_per_micro_batch` padded tokens."""
-        return by_length([_padded(one) for one in lessons], self.learning.tokens_per_micro_batch)
+        padded, most = [_padded(one) for one in lessons], self.learning.tokens_per_micro_batch
+        return by_length(range(len(lessons)), padded.__getitem__, most)
 
 
 class ProcessRewardModel(RewardModel):
