@@ -194,11 +194,13 @@ def test_folders_that_are_taken_missing_or_damaged(tmp_path: Path) -> None:
 
 def test_overwriting_waits_until_the_run_begins(tmp_path: Path) -> None:
     folder = begun(tmp_path)
-    folder.append("metrics.jsonl", {"step": 1})
+    logs = ("metrics.jsonl", "cpt.jsonl")
+    for log in logs:
+        folder.append(log, {"step": 1})
     other = RunFolder.new(tmp_path / "run", overwrite=True)
-    assert len(folder.lines("metrics.jsonl")) == 1
+    assert [len(folder.lines(log)) for log in logs] == [1, 1]
     other.begin(RECIPE)
-    assert folder.lines("metrics.jsonl") == []
+    assert [folder.lines(log) for log in logs] == [[], []]
     RunFolder.open(tmp_path / "run").begin(RECIPE)
 
 

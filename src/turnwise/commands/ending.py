@@ -45,12 +45,12 @@ def tell(folder: RunFolder, report: Mapping[str, Any], recipe: str) -> None:
 
 def _drawn(folder: RunFolder) -> Iterator[str]:
     """The mean reward of the steps of RL, as a curve."""
-    steps = folder.lines("metrics.jsonl")
-    rewards = [step["reward/mean"] for step in steps if "reward/mean" in step]
+    steps = [step for step in folder.lines("metrics.jsonl") if "reward/mean" in step]
+    rewards = [step["reward/mean"] for step in steps]
     if len(rewards) > 1:
-        yield f"reward in training: {rewards[0]:.2f} in step 1"
+        yield f"reward in training: {rewards[0]:.2f} in step {steps[0]['step']}"
         yield from (f"  │{line}" for line in curve(rewards, WIDTH, HEIGHT))
-        yield f"  └ {rewards[-1]:.2f} in step {len(rewards)}\n"
+        yield f"  └ {rewards[-1]:.2f} in step {steps[-1]['step']}\n"
 
 
 def _before_and_after(folder: RunFolder, report: Mapping[str, Any], before: str) -> None:

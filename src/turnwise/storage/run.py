@@ -9,11 +9,11 @@ import pyarrow as pa
 from turnwise.config import Recipe
 from turnwise.errors import MissingExtraError, unknown_name
 from turnwise.storage.run_folder import RunFolder
-from turnwise.storage.trajectory_rows import SCHEMA, read_rows
+from turnwise.storage.trajectory_rows import SCHEMA, read_table
 
 PLOTTED = ("reward/mean", "rollout/success", "groups/all_equal", "policy/entropy")
 """The metrics that are drawn where none are named, as far as the run has them."""
-LOGS = ("metrics", "timing", "validation", "cold_start", "preferences", "imitation")
+LOGS = ("metrics", "timing", "validation", "cpt", "cold_start", "preferences", "imitation")
 
 
 class Run:
@@ -44,8 +44,8 @@ class Run:
 
     def metrics(self, log: str = "metrics") -> pa.Table:
         """One row for each step, null for what a step did not measure; docs/reference/metrics.md
-        has the columns. Other logs: timing, validation, cold_start, preferences, imitation. Raises
-        ConfigError for none of them."""
+        has the columns. Other logs: timing, validation, cpt, cold_start, preferences, imitation.
+        Raises ConfigError for none of them."""
         if log not in LOGS:
             raise unknown_name("log", log, LOGS)
         lines = self._folder.lines(f"{log}.jsonl")
@@ -92,7 +92,7 @@ class Run:
         if name not in self.recorded:
             raise unknown_name("step", name, self.recorded)
         file = self.path / "trajectories" / f"{name}.parquet"
-        return pa.Table.from_pylist(read_rows(file), schema=SCHEMA)
+        return read_table(file).select(SCHEMA.names)
 
     @property
     def recorded(self) -> list[str]:

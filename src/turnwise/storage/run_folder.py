@@ -7,7 +7,7 @@
     validation.jsonl     one line for each evaluation during RL
     timing.jsonl         seconds and tokens per second of each RL step
     no_signal.jsonl      one line for each RL step that taught nothing
-    imitation.jsonl, preferences.jsonl   one line for each step of those stages
+    cpt.jsonl, imitation.jsonl, preferences.jsonl   one line for each step of those stages
     timeline/*.parquet   what episodes and the learner did in each RL step, and when: timeline.py
     trajectories/*.parquet   every trajectory with the provenance of every token
     images/*.png         what the model was shown, each once, named by its content
@@ -55,7 +55,7 @@ PARTS = (
     *("trackers", "vllm", "learners"),
 )
 FILES = (
-    *("cold_start.jsonl", "metrics.jsonl", "timing.jsonl", "preferences.jsonl"),
+    *("cpt.jsonl", "cold_start.jsonl", "metrics.jsonl", "timing.jsonl", "preferences.jsonl"),
     *("validation.jsonl", "imitation.jsonl", "no_signal.jsonl", "moves.jsonl"),
     *("reward_model.jsonl", "reward_model.json", "judge.jsonl", "report.json", "report.md"),
 )

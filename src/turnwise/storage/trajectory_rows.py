@@ -249,8 +249,15 @@ def image_name(image: Image) -> str:
 def read_rows(
     file: Path, outcome: str | None = None, most: int | None = None
 ) -> list[dict[str, Any]]:
-    """The rows of one Parquet file, or the first ones of an outcome. Raises DataError for a damaged
-    file, and for an earlier version's that lacks more than columns of `LATER`."""
+    """The rows of one Parquet file, or the first ones of an outcome; raises as `read_table`."""
+    # Cut before: as Python's numbers, what a table holds takes many times its time and memory.
+    rows: list[dict[str, Any]] = read_table(file, outcome).slice(0, most).to_pylist()
+    return rows
+
+
+def read_table(file: Path, outcome: str | None = None) -> pa.Table:
+    """The rows of one Parquet file, or those of an outcome. Raises DataError for a damaged file,
+    and for an earlier version's that lacks more than columns of `LATER`."""
     with _reading(file):
         table = pq.read_table(file, filters=outcome and [("outcome", "==", outcome)])
     known = {*table.column_names, *LATER}
@@ -259,12 +266,15 @@ def read_rows(
             f"{file} was written by an earlier version of turnwise: it has no {lacking[0]!r}; read "
             "it with that version"
         )
-    # Cut before: as Python's numbers, what a table holds takes many times its memory.
-    return [completed(row) for row in table.slice(0, most).to_pylist()]
+    return completed(table)
 
 
-def completed(row: Mapping[str, Any]) -> dict[str, Any]:
-    return {**{name: empty(row) for name, empty in LATER.items() if name not in row}, **row}
+def completed(table: pa.Table) -> pa.Table:
+    """Give an earlier version's table the columns of `LATER` that it lacks."""
+    for name in [name for name in LATER if name not in table.column_names]:
+        rows, field = table.select(["prompt", "turns"]).to_pylist(), SCHEMA.field(name)
+        table = table.append_column(field, pa.array(map(LATER[name], rows), field.type))
+    return table
 
 
 def read_columns(file: Path, names: Sequence[str]) -> list[dict[str, Any]]:

@@ -119,7 +119,7 @@ def read_rows(file: Path, numbers: Sequence[int]) -> list[dict[str, Any]]:
             wanted = sorted({number for number in numbers if 0 <= number - first < rows})
             if wanted:
                 part = parquet.read_row_group(group).take([place - first for place in wanted])
-                found |= zip(wanted, map(completed, part.to_pylist()), strict=True)
+                found |= zip(wanted, completed(part).to_pylist(), strict=True)
             first += rows
     return [found[number] for number in numbers]
 
