@@ -62,7 +62,7 @@ def test_importing_is_light_and_silent() -> None:
             "torch",
         ),
         (
-            "from turnwise.environments.registry import environment_names; environment_names()",
+            "from turnwise.environments.registry import ENVIRONMENTS; ENVIRONMENTS.descriptions()",
             "torch bm25s numba",
         ),
         (

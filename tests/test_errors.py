@@ -45,6 +45,14 @@ def test_the_place_of_an_error_is_the_deepest_line_of_the_users_own(tmp_path: Pa
     assert located(raised.value).startswith("JSONDecodeError: Expecting value")
 
 
+def test_an_error_whose_text_fails_has_its_kind() -> None:
+    class Status(Exception):
+        def __str__(self) -> str:
+            return 503  # type: ignore[return-value]
+
+    assert located(Status()) == "Status"
+
+
 def test_a_syntax_error_is_placed_in_the_file_that_has_it(tmp_path: Path) -> None:
     file = tmp_path / "mine.py"
     file.write_text("x = 1\ndef (\n")

@@ -37,6 +37,16 @@ def test_a_verifier_that_blocks_is_late(kind: type[Capitals]) -> None:
     assert "it blocks the event loop at " in trajectory.problem
 
 
+def test_a_close_that_blocks_is_left() -> None:
+    class Open(Capitals):
+        def close(self) -> None:
+            time.sleep(60)
+
+    begun, trajectory = time.monotonic(), play([LOOKUP, ANSWER], Open(), limits=QUICK)
+    assert time.monotonic() - begun < 40
+    assert "close: DeadlineError: it blocks the event loop at " in trajectory.problem
+
+
 def test_a_step_that_blocks_is_the_agents_failure() -> None:
     class Stuck(Capitals):
         async def step(self, action: Action) -> Step:

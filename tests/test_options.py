@@ -41,6 +41,22 @@ def test_values_are_converted_and_tables_made() -> None:
     assert checked({"user": None}) == {"user": None}
 
 
+def test_objects_of_a_scripts_own_class_are_taken_as_they_are() -> None:
+    class Judge: ...
+
+    def kind(judge: Judge, others: list[Judge]) -> None: ...
+
+    given = {"judge": Judge(), "others": [Judge()]}
+    assert checked(given, kind) == given
+
+
+def test_a_type_that_is_there_for_the_type_checker_alone() -> None:
+    def kind(judge: "Judge") -> None: ...  # type: ignore[name-defined]  # noqa: F821
+
+    with pytest.raises(ConfigError, match="name 'Judge' is not defined: import a type for more"):
+        checked({"judge": 1}, kind)
+
+
 WRONG: dict[str, dict[str, Any]] = {
     "unknown option 'dept': did you mean 'depth'": {"dept": 1},
     "unknown option 'count': did you mean 'tasks.count'": {"count": 1},

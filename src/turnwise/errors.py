@@ -22,6 +22,7 @@ import sys
 import sysconfig
 import traceback
 from collections.abc import Iterable, Mapping
+from contextlib import suppress
 from functools import cache
 from importlib.metadata import entry_points
 from importlib.util import find_spec
@@ -128,7 +129,9 @@ def located(error: BaseException) -> str:
     Example: "ZeroDivisionError: division by zero (mine.py, line 12)". The place is left out where
     no file of the user's is involved.
     """
-    message = error.msg if isinstance(error, SyntaxError) else str(error)
+    message = ""
+    with suppress(Exception):  # a user's own error may fail at its text, too
+        message = error.msg if isinstance(error, SyntaxError) else str(error)
     said = f"{type(error).__name__}: {message}" if message else type(error).__name__
     place = own_place(error)
     return f"{said} ({place})" if place else said

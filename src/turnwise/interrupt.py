@@ -72,6 +72,17 @@ class _Watch:
                 signal.pthread_kill(thread, SIGNAL)
 
 
+ANYTHING = (Exception, SystemExit, asyncio.CancelledError)
+"""What a user's code may raise. A CancelledError can be of a task or future of its own."""
+
+
+def raise_cancelled(error: BaseException) -> None:
+    """Raise a CancelledError again by which the present task is to end."""
+    task = asyncio.current_task()
+    if isinstance(error, asyncio.CancelledError) and task is not None and task.cancelling():
+        raise error
+
+
 def calls_user_code(function: Function) -> Function:
     """Decorate a function that calls a user's code: that is interrupted, the function is not."""
     _callers.add(function.__code__)

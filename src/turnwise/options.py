@@ -18,7 +18,7 @@ from collections.abc import Callable, Iterable, Mapping, Sequence
 from dataclasses import MISSING, dataclass, fields
 from typing import Any, get_args, get_type_hints
 
-from pydantic import TypeAdapter, ValidationError
+from pydantic import PydanticSchemaGenerationError, TypeAdapter, ValidationError
 
 from turnwise.errors import ConfigError, unknown_name, wrong_value
 
@@ -45,7 +45,12 @@ def checked_options(
     Raises ConfigError, in one line, for an option that is not there (it proposes the nearest one),
     for one that is missing, for a value that does not fit, and for options that do not go together.
     """
-    parameters = inspect.signature(kind, eval_str=True).parameters
+    try:
+        parameters = inspect.signature(kind, eval_str=True).parameters
+    except NameError as error:
+        raise ConfigError(
+            f"{place}: {error}: import a type for more than the type checker"
+        ) from None
     named = {key: entry for key, entry in parameters.items() if entry.kind not in _VARIABLE}
     if len(named) == len(parameters):
         in_tables = [
@@ -81,6 +86,8 @@ def converted(option: str, annotation: Any, value: Any, place: str = "environmen
         return TypeAdapter(annotation).validate_python(value)
     except ValidationError as error:
         raise wrong_value(f"option {option!r}", error.errors()[0]) from None
+    except PydanticSchemaGenerationError:  # objects of a script's own class
+        return value
 
 
 _VARIABLE = (inspect.Parameter.VAR_KEYWORD, inspect.Parameter.VAR_POSITIONAL)

@@ -25,7 +25,7 @@ from types import ModuleType
 from typing import Any, Generic, TypeVar
 
 from turnwise.errors import ConfigError, located, own_place, unknown_name
-from turnwise.wings import missing, wings
+from turnwise.wings import missing, package_of, wings
 
 T = TypeVar("T")
 Named = TypeVar("Named", bound=Callable[..., Any])
@@ -84,7 +84,7 @@ class Registry(Generic[T]):
         """Descriptions of all names, a line each: entry points of packages, and built-in parts.
         Nothing of a package is imported."""
         built_in = {name: entry.description for name, entry in self._known().items()}
-        brought = {point.name: f"{point.value} of {_package(point)}" for point in self._points()}
+        brought = {point.name: f"{point.value} of {package_of(point)}" for point in self._points()}
         return brought | built_in
 
     def check(self, name: str) -> None:
@@ -128,7 +128,7 @@ class Registry(Generic[T]):
 
     def _load(self, name: str) -> T:
         points = [point for point in self._points() if point.name == name]
-        packages = sorted({_package(point) for point in points})
+        packages = sorted({package_of(point) for point in points})
         if len(packages) > 1:
             raise ConfigError(
                 f"{self.kind} {name!r} is in several packages, {', '.join(packages)}: write it as "
@@ -239,10 +239,6 @@ def _module(name: str, what: str) -> ModuleType:
         if error.name and (name == error.name or name.startswith(f"{error.name}.")):
             raise ConfigError(f"{what} module {name!r}: there is no such module") from None
         raise
-
-
-def _package(point: EntryPoint) -> str:
-    return point.dist.name if point.dist is not None else point.module
 
 
 def _deepest(error: BaseException) -> str:

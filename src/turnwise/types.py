@@ -86,6 +86,7 @@ class Task:
     """Labels for reports (hop count, difficulty, split)."""
 
     def __post_init__(self) -> None:
+        object.__setattr__(self, "id", encodable(str(self.id)))  # a number is one, too
         object.__setattr__(self, "prompt", encodable(self.prompt))
 
     def public(self) -> "Task":

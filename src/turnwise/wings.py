@@ -210,11 +210,10 @@ class Wings:
     def stages(self, recipe: Any) -> dict[str, tuple[str, str]]:
         """The stages that a recipe asks for, each with the place of its class and its own place in
         the run: a section asks for the stage of its name unless its `steps` are 0."""
-        sections = {name: getattr(recipe, name, None) for name in self.all_stages()}
         return {
             name: stage
             for name, stage in self.all_stages().items()
-            if sections[name] is not None and getattr(sections[name], "steps", 1) != 0
+            if (section := getattr(recipe, name, None)) and getattr(section, "steps", 1) != 0
         }
 
     def all_stages(self) -> dict[str, tuple[str, str]]:
@@ -267,7 +266,7 @@ def wings_of(points: Sequence[EntryPoint]) -> Wings:
         if why is None:
             usable[point.name] = found
         else:
-            problems.append(f"wing {point.name} of {_package(point)} is left out: {why}")
+            problems.append(f"wing {point.name} of {package_of(point)} is left out: {why}")
     claimed = Counter(name for wing in usable.values() for name in wing.names())
     twice = {name for name, count in claimed.items() if count > 1}
     for kind, name in sorted(twice):
@@ -319,5 +318,6 @@ def _unfit(point: EntryPoint) -> str | None:
     return None
 
 
-def _package(point: EntryPoint) -> str:
+def package_of(point: EntryPoint) -> str:
+    """The name of the package that an entry point is in."""
     return point.module if point.dist is None else point.dist.name

@@ -70,6 +70,7 @@ def test_a_method_that_takes_other_arguments_is_refused() -> None:
         ([TASK, "two"], "number 1 is a str: write Task"),
         ({"train": [TASK]}, "dict instead of a list of Task"),
         (iter([TASK]), "list_iterator instead of a list of Task"),
+        ({"a": TASK}.values(), "dict_values instead of a list of Task"),
         (None, "NoneType instead of a list of Task"),
     ],
 )

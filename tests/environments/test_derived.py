@@ -124,6 +124,13 @@ def test_a_confirmation_is_the_same_call_again() -> None:
     assert said(call(environment, MAIL)).startswith("Not done yet")
 
 
+def test_a_turn_of_several_calls_is_confirmed_by_the_next_turn() -> None:
+    environment = started({"delete": "confirm", "send": "confirm"})
+    calls = [MAIL, ("look", {}), MAIL, ("empty", {})]
+    assert said(call(environment, *calls)).count("Not done yet") == 3, "not by itself"
+    assert "Not done yet" not in said(call(environment, *calls))
+
+
 def test_nothing_is_called_after_the_end() -> None:
     step = call(started({"send": 2}, Once), MAIL, MAIL)
     assert (said(step), step.done) == ("sent", True)

@@ -4,7 +4,7 @@ from pathlib import Path
 
 import pytest
 
-from turnwise.environments.registry import environment_names, make_environment
+from turnwise.environments.registry import ENVIRONMENTS, make_environment
 from turnwise.errors import ConfigError
 from turnwise.registry import load_function
 
@@ -35,7 +35,7 @@ def file(tmp_path) -> Path:
 
 
 def test_names_have_a_line_each():
-    names = environment_names()
+    names = ENVIRONMENTS.descriptions()
     assert "search" in names
     assert all(line and "\n" not in line for line in names.values())
 

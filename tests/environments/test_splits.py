@@ -32,6 +32,11 @@ def test_held_out_tasks_that_were_trained_on_are_refused_by_what_they_are() -> N
     checked(Capitals())
 
 
+def test_what_tasks_hold_need_not_be_json() -> None:
+    walls = [Task(f"{n}", "Go.", {"way": {n, "b"}}, {(0, n): "wall", "size": n}) for n in (1, 2)]
+    assert (shared_tasks(walls, walls), shared_tasks(walls[:1], walls[1:])) == (2, 0)
+
+
 def test_shared_tasks_are_counted() -> None:
     train, heldout = Same().tasks("train"), Same().tasks("heldout")
     assert shared_tasks(train[:2], heldout) == 2

@@ -84,6 +84,14 @@ def test_a_file_of_which_nothing_is_left_is_a_line(tmp_path: Path) -> None:
         TaskSet.read(source, read)
 
 
+def test_a_number_with_more_digits_than_python_reads_voids_its_line_alone(tmp_path: Path) -> None:
+    file = tmp_path / "a.jsonl"
+    file.write_text(f'{{"id": {"1" * 5000}}}\n{{"id": 2, "prompt": "?"}}\n')
+    found = TaskSet.read(TaskFile(str(file)), read)
+    assert [task.id for _, task in every(found.tasks)] == ["2"], "an id that is a number"
+    assert "line 1: Exceeds the limit" in found.warnings[0]
+
+
 class Words(Environment):
     """An environment of a user's own that reads a file."""
 

@@ -90,6 +90,15 @@ def test_a_conversation_is_a_prompt_and_turns_of_which_the_assistants_are_traine
     assert np.isnan(tokens.logprob).all()
 
 
+def test_results_without_ids_are_in_the_order_of_the_calls() -> None:
+    calls = [{**CALL, "id": None}] * 2
+    told = [{"role": "tool", "tool_call_id": None, "content": city} for city in ("Paris", "Nice")]
+    messages = [ASKED[1], {"role": "assistant", "tool_calls": calls}, *told, ASKED[-1]]
+    made = scaffold(parallel_calls=True, instructions="")
+    tokens = conversation_tokens(messages, made, "here")
+    assert TOKENIZER.decode(tokens.ids[tokens.source == Source.TOOL]) == " Paris Nice"
+
+
 def test_a_conversation_as_an_agents_own_run_leaves_it() -> None:
     """Several system messages, parts, results in any order, a user's word after them."""
     calls = [CALL, {"id": "b", "function": {"name": "lookup", "arguments": '{"country": "Peru"}'}}]

@@ -8,9 +8,10 @@ from tests.fakes import Arms, Capitals
 from tests.rollout.playing import scaffold_of
 from turnwise.config import RolloutConfig
 from turnwise.environments.base import Environment
-from turnwise.errors import RunStoppedError
+from turnwise.errors import ConfigError, RunStoppedError
 from turnwise.rollout.demonstrations import (
     BEHAVIOURS,
+    Behaviour,
     astray,
     demonstrate,
     direct,
@@ -19,7 +20,7 @@ from turnwise.rollout.demonstrations import (
     mistaken,
     thoughtless,
 )
-from turnwise.types import Action, Outcome, ToolCall, Trajectory
+from turnwise.types import Action, Outcome, Task, ToolCall, Trajectory
 
 LIMITS = RolloutConfig(max_turns=4, max_turn_tokens=80, max_tokens=700)
 
@@ -57,6 +58,23 @@ def test_each_behaviour(
     assert {one.tool_calls for one in made} == calls
     errors = {sum(turn.action.error is not None for turn in one.turns) for one in made}
     assert errors == malformed
+
+
+@pytest.mark.parametrize("behaviour", [hasty, mistaken])
+def test_moves_without_arguments_name_nothing(behaviour: Behaviour) -> None:
+    moves = [Action("", calls=(ToolCall("left", {}),))] * 3
+    assert behaviour(moves, moves) == moves
+
+
+def test_what_the_scaffold_cannot_write_is_said_in_one_line() -> None:
+    class Twice(Capitals):
+        def oracle(self, task: Task) -> list[Action]:
+            return [Action("", calls=(ToolCall("lookup", {"country": task.id}),) * 2)]
+
+    told = "cannot write the oracle's turn of task .* lookup, lookup: ValueError: without scaffold"
+    with pytest.raises(ExceptionGroup) as caught:
+        make({"faithful": 1.0}, 1, environment=Twice())
+    assert caught.group_contains(ConfigError, match=told)
 
 
 def test_demonstrations_of_an_oracle_that_fails_are_refused() -> None:

@@ -28,6 +28,7 @@ from turnwise.engines.base import Completion, StopReason
 from turnwise.engines.scripted import ScriptedEngine
 from turnwise.environments.base import Environment
 from turnwise.errors import InfrastructureError, RunStoppedError
+from turnwise.rollout.runner import group_names
 from turnwise.tokens import Source
 from turnwise.tools.tool import tool
 from turnwise.types import Action, Observation, Outcome, Step, Task, Trajectory, Verdict
@@ -180,6 +181,9 @@ def test_a_full_context_is_an_outcome() -> None:
         ("reset", SystemExit(2), Outcome.INFRASTRUCTURE_RESET),
         ("step", SystemExit(2), Outcome.INFRASTRUCTURE_STEP),
         ("verify", SystemExit(2), Outcome.GRADER_ERROR),
+        # Of a task of the environment's own, which it has awaited.
+        ("step", asyncio.CancelledError(), Outcome.INFRASTRUCTURE_STEP),
+        ("verify", asyncio.CancelledError(), Outcome.GRADER_ERROR),
     ],
 )
 def test_failures_that_are_not_the_agents_are_ungraded(
@@ -245,6 +249,11 @@ def test_one_bad_episode_leaves_the_others_alone() -> None:
     assert len({member.seed for group in groups for member in group.trajectories}) == 8
 
 
+def test_each_group_has_a_name_of_its_own() -> None:
+    names = group_names("t", [Task(name, "?") for name in ("a#2", "a", "a", "b", "a", "a#2")])
+    assert names == ["t/a#2", "t/a", "t/a#3", "t/b", "t/a#4", "t/a#2#2"]
+
+
 def test_sessions_are_closed_and_environments_too() -> None:
     closed: list[int] = []
 
@@ -257,6 +266,9 @@ def test_sessions_are_closed_and_environments_too() -> None:
         play([ANSWER], Counted(where, OSError("gone")), engine=engine)
     assert len(closed) == 4
     engine.open("00000000")  # would raise if an episode had left it open
+    with pytest.raises(ExceptionGroup):
+        play([ANSWER], Counted("nowhere"), engine=ScriptedEngine(lambda session, prompt: [1 // 0]))
+    assert len(closed) == 5, "after a bug, too"
 
 
 def test_an_environment_that_returns_nothing_is_ungraded() -> None:

@@ -1,6 +1,7 @@
 """Tools: the schema of a signature, checked arguments, deadlines, and what the agent is told."""
 
 import asyncio
+import functools
 import gc
 import os
 import signal
@@ -271,6 +272,30 @@ def open_ended(self, *texts: str) -> str:
 def test_a_tool_that_the_agent_could_not_use_is_refused_in_one_line(function, told):
     with pytest.raises(ConfigError, match=rf"test_tool\.py, line \d+: {told}"):
         tool(function)
+
+
+class Room: ...
+
+
+def test_types_that_no_call_can_have_are_refused_in_one_line():
+    def enter(room: Room) -> str:
+        """Enter."""
+
+    def leave(room: "Elsewhere") -> str:  # noqa: F821
+        """Leave."""
+
+    for function in (enter, leave):
+        told = rf"test_tool\.py, line \d+: tool {function.__name__}: give parameters types that"
+        with pytest.raises(ConfigError, match=told):
+            Tool.of(tool(function))
+
+
+def test_a_wrapper_of_an_asynchronous_tool_is_awaited():
+    class Wrapped(Desk):
+        wait = tool(functools.wraps(Desk.wait)(lambda self, seconds: Desk.wait(self, seconds)))
+
+    wait = Action("", calls=(ToolCall("wait", {"seconds": 0}),))
+    assert asyncio.run(Wrapped().step(wait)).observation.content == "done"
 
 
 def test_an_isolated_tool_has_no_self_and_can_be_found():

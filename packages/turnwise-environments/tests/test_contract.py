@@ -19,7 +19,7 @@ from environment_contract import (
     scores_are_as_declared,
 )
 from environment_playing import opened, theorem
-from turnwise.environments.registry import environment_names
+from turnwise.environments.registry import ENVIRONMENTS
 from turnwise.environments.tasksets import SPLITS
 from turnwise.types import Task
 from turnwise_environments.choosing import all_tasks
@@ -196,6 +196,6 @@ def test_another_process_has_the_same_tasks_and_observations(desk: dict[str, Any
 
 
 def test_no_environment_is_left_out() -> None:
-    assert {name.split()[0] for name in CASES} | ELSEWHERE.keys() == environment_names().keys()
+    assert {name.split()[0] for name in CASES} | ELSEWHERE.keys() == set(ENVIRONMENTS.names())
     for path in ELSEWHERE.values():
         assert "keeps_its_word(" in (Path(__file__).parent / path).read_text(), path

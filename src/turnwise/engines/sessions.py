@@ -48,17 +48,13 @@ class Session:
             self.experts[new] = donor.experts[new]
         self.length = length
 
-    def keep_prefix(self, known: int) -> None:
-        """Keep at most `known` - 1 cached tokens: the last one's logits are needed."""
-        self.length = min(self.length, known - 1)
-
     def begin(self, prompt: np.ndarray) -> None:
         """Make `prompt` the history; of what is cached, keep what it shares."""
         length = min(self.length, len(prompt))
         different = np.flatnonzero(self.history[:length] != prompt[:length])
-        self.length = int(different[0]) if len(different) else length
+        same = int(different[0]) if len(different) else length
         self.history[: len(prompt)] = prompt
-        self.keep_prefix(len(prompt))
+        self.length = min(same, len(prompt) - 1)  # the last one's logits are needed
 
 
 @dataclass(frozen=True)

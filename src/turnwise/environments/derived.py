@@ -136,8 +136,8 @@ class _Book:
     """Whether the environment is, without rules."""
     counts: dict[str, int] = field(default_factory=dict)
     """Calls that succeeded, by tool."""
-    waiting: str = ""
-    """The call that has to be made again."""
+    waiting: list[str] = field(default_factory=list)
+    """The calls of the last turn under a rule that have to be made again."""
     held: int = 0
     """Calls that a rule held back."""
     through: int = 0
@@ -147,17 +147,16 @@ class _Book:
         """The rule for a call."""
         return self.rules.get(call.name, "allow")
 
-    def held_back(self, call: ToolCall) -> Step | None:
-        """Why a call is not run; None if it is."""
+    def held_back(self, call: ToolCall, asked: Sequence[str]) -> Step | None:
+        """Why a call is not run; None if it is. `asked` were `waiting` before its turn."""
         rule = self.rule(call)
         told = f"{call.name} {json.dumps(dict(call.arguments), sort_keys=True, default=str)}"
-        confirmed, self.waiting = self.waiting == told, ""
         if rule == "refuse":
             return _told(call, f"Error: {call.name} is not permitted here", False)
         if rule == "dry_run":
             return _told(call, f"Dry run, nothing was done: {told}", True)
-        if rule == "confirm" and not confirmed:
-            self.waiting = told
+        if rule == "confirm" and told not in asked:
+            self.waiting.append(told)
             return _told(call, f"Not done yet. To confirm, make the same call again: {told}", True)
         if isinstance(rule, int) and self.counts.get(call.name, 0) >= rule:
             return _told(call, f"Error: {call.name} may be used {rule} times only", False)
@@ -198,8 +197,10 @@ class Guarded(Environment):
         if all(book.rule(call) == "allow" for call in action.calls):
             return await super().step(action)
         steps: list[Step] = []
+        # A call is not confirmed by its own turn, which has not seen what it is asked.
+        asked, book.waiting = book.waiting, []
         for call in action.calls:
-            held = book.held_back(call)
+            held = book.held_back(call, asked)
             if held is not None:
                 book.held += 1
                 steps.append(held)

@@ -123,6 +123,8 @@ def _parse(text: str, where: str, first_line: int) -> Any:
         raise DataError(f"{where}{line}: broken JSON: {error.msg}") from None
     except RecursionError:
         raise DataError(f"{where}: this JSON is nested too deeply: is it broken?") from None
+    except ValueError as error:  # a number with more digits than Python reads
+        raise DataError(f"{where}: {error}") from None
 
 
 _READERS: Mapping[str, Callable[[Path], Iterator[Row]]] = {

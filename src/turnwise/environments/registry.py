@@ -24,12 +24,6 @@ ENVIRONMENTS.register(
 )
 
 
-def environment_names() -> dict[str, str]:
-    """The built-in environments with a line on each, in alphabetical order."""
-    lines = ENVIRONMENTS.descriptions()
-    return {name: lines[name] for name in sorted(ENVIRONMENTS.names())}
-
-
 def make_environment(
     name: str,
     options: Mapping[str, Any],
@@ -63,11 +57,5 @@ def make_environment(
 def environment_of(recipe: Recipe) -> Environment:
     """The environment that a recipe names; raises as `make_environment`."""
     chosen = recipe.environment
-    return make_environment(
-        chosen.name,
-        chosen.options,
-        chosen.consequential,
-        recipe.sandbox,
-        chosen.tools,
-        chosen.latency,
-    )
+    changes = chosen.consequential, recipe.sandbox, chosen.tools, chosen.latency
+    return make_environment(chosen.name, chosen.options, *changes)

@@ -1,6 +1,5 @@
 """Checks that an environment's splits differ by what their tasks are."""
 
-import json
 from collections.abc import Sequence
 
 from turnwise.environments.base import Environment
@@ -25,4 +24,6 @@ def shared_tasks(train: Sequence[Task], heldout: Sequence[Task]) -> int:
 
 
 def _content(task: Task) -> str:
-    return json.dumps([task.prompt, {**task.data}, {**task.secret}], sort_keys=True, default=str)
+    return repr(
+        [task.prompt, {**task.data}, {**task.secret}]
+    )  # not JSON, which has text keys alone

@@ -5,6 +5,7 @@ a report says of its data.
 """
 
 import hashlib
+import itertools
 import json
 from collections import Counter
 from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
@@ -58,7 +59,7 @@ def every(tasks: Tasks) -> Iterator[tuple[Split, Task]]:
 
 def checked_tasks(found: Any, place: str) -> Sequence[Task]:
     """Return what was found. Raises DataError, after its place, for no sequence of tasks."""
-    if isinstance(found, Mapping | str) or not hasattr(found, "__len__"):
+    if isinstance(found, Mapping | str) or not hasattr(found, "__getitem__"):
         raise DataError(f"{place}: {type(found).__name__} instead of a list of Task")
     for number, task in enumerate(found):
         if not isinstance(task, Task):
@@ -189,12 +190,7 @@ def kept(
 
 def drafted(draw: Callable[[int], Draft | None], most: int | None = None) -> Iterator[Draft]:
     """The drafts of the numbers 0, 1, ..., at most `most` of them; None stands for no draft."""
-    number = 0
-    while most is None or number < most:
-        draft = draw(number)
-        number += 1
-        if draft is not None:
-            yield draft
+    return filter(None, map(draw, itertools.count() if most is None else range(most)))
 
 
 def shuffled_split(tasks: Iterable[Task], heldout_share: float) -> dict[Split, list[Task]]:

@@ -189,8 +189,8 @@ def _observation(
         raise DataError(f"{returned[0][0]}: results of tools stand where none was called")
     texts = [_text(message, place) for place, message in returned]
     names = [str(message.get("tool_call_id")) for _, message in returned]
-    # Else they are taken to be in the order of the calls.
-    if sorted(names) == sorted(call.id for call in calls):
+    # Else, as where all ids are null, they are taken to be in the order of the calls.
+    if len({*names}) == len(names) and sorted(names) == sorted(call.id for call in calls):
         texts = [texts[names.index(call.id)] for call in calls]
     texts[-1] = "\n".join([texts[-1], *said])
     return Observation("\n".join(texts)), tuple(map(ToolResult, calls, texts))

@@ -74,16 +74,13 @@ def check_names(recipe: Recipe) -> Algorithm:
     return make_algorithm(recipe.algorithm.name, recipe.algorithm.overrides)
 
 
-def known_of(recipe: Recipe) -> Known:
+def known_of(recipe: Recipe, algorithm: Algorithm | None = None) -> Known:
     """Make what a policy is played with, beside its model. Raises ConfigError where the
     environment, its sandbox, the judge or the reward cannot be had."""
-    return _known(recipe, check_names(recipe))
-
-
-def _known(recipe: Recipe, algorithm: Algorithm) -> Known:
+    algorithm = algorithm or check_names(recipe)
     # What wings know of a choice of theirs, such as whether this machine has what it needs.
     chosen = {f"engine.{recipe.engine.name}", f"scaffold.{recipe.scaffold.name}", *recipe.added()}
-    for name in chosen & wings().parts("first_check").keys():
+    for name in sorted(chosen & wings().parts("first_check").keys()):
         wings().part("first_check", name)(recipe)
     check_scaffold(recipe.scaffold)
     environment = environment_of(recipe)
@@ -107,7 +104,7 @@ def known_run(recipe: Recipe, fresh: bool = True) -> KnownRun:
         return name
 
     recipe.with_texts(IS_MODEL, checked)  # the policy's, a teacher's, that of `evaluation.base`
-    known = _known(recipe, algorithm)
+    known = known_of(recipe, algorithm)
     environment, reward = known.environment, known.reward
     learned = recipe.train.steps + recipe.sft.steps + recipe.policy_updates
     tasks = _tasks(recipe, environment, "train", learned)

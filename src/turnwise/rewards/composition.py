@@ -226,11 +226,9 @@ class Reward:
             work = measured(term.name, term.part, term.function, group, len(group.graded))
             try:
                 found = iter(await deadlines.within(work))
-            except DeadlineError as error:
-                problem = f"reward part {term.name}: {error}"
-                return _ungraded(group, Outcome.GRADER_TIMEOUT, problem)
-            except TimeoutError:
-                problem = f"reward part {term.name}: no numbers in {deadlines.seconds:g} s"
+            except (DeadlineError, TimeoutError) as error:
+                why = str(error) or f"no numbers in {deadlines.seconds:g} s"
+                problem = f"reward part {term.name}: {why}"
                 return _ungraded(group, Outcome.GRADER_TIMEOUT, problem)
             except PartError as error:
                 return _ungraded(group, Outcome.GRADER_ERROR, str(error))
@@ -320,7 +318,9 @@ def _term(
     options = checked_options(
         partial(part.function, None), config.options, f"reward.{table}.{name}.options"
     )
-    return Term(name, config, part.with_options(options), partial(part.function, **options))
+    if part.total_of is not None:
+        part = replace(part, total=part.total_of(**options))
+    return Term(name, config, part, partial(part.function, **options))
 
 
 def _cost(name: str, cost: CostConfig, known: Mapping[str, RewardPart]) -> Term:

@@ -3,7 +3,6 @@
 A function may raise, return anything, or never end: then there is no number, which is never 0.
 """
 
-import inspect
 import math
 from collections.abc import Callable, Mapping
 from functools import partial
@@ -13,9 +12,9 @@ from typing import Any
 import numpy as np
 
 from turnwise.errors import DeadlineError, located
-from turnwise.interrupt import calls_user_code
+from turnwise.interrupt import ANYTHING, calls_user_code, raise_cancelled
 from turnwise.rewards.parts import RewardPart, Scope, reward_part
-from turnwise.tools.tool import in_thread
+from turnwise.tools import tool
 from turnwise.types import Trajectory
 
 SLACK = 1e-9
@@ -78,12 +77,11 @@ async def called(function: Callable[[Any], Any], subject: Any) -> Any:
     """Call a function that may take for ever: nothing can end its thread, but everything else goes
     on, and the program does not wait for it at its end."""
     try:
-        if inspect.iscoroutinefunction(getattr(function, "func", function)):
-            return await function(subject)
-        return await in_thread(partial(function, subject))
+        return await tool.called(partial(function, subject))
     except (PartError, DeadlineError):
         raise
-    except (Exception, SystemExit) as error:  # a user's function may raise anything
+    except ANYTHING as error:
+        raise_cancelled(error)
         raise PartError(located(error)) from error
 
 

@@ -13,7 +13,7 @@ recipe names both in the same way.
 import inspect
 import math
 from collections.abc import Callable, Mapping
-from dataclasses import dataclass, replace
+from dataclasses import dataclass
 from enum import StrEnum
 from functools import cached_property
 from importlib import import_module
@@ -72,10 +72,6 @@ class RewardPart:
             return {}
         parameters = inspect.signature(self.function, eval_str=True).parameters
         return dict(list(parameters.items())[1:])
-
-    def with_options(self, options: Mapping[str, Any]) -> "RewardPart":
-        """This part with the total that it has with these options."""
-        return self if self.total_of is None else replace(self, total=self.total_of(**options))
 
     def bounds(self, turns: int) -> tuple[float, float]:
         """The range of its sum over an episode of at most so many turns."""

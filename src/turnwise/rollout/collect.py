@@ -10,7 +10,7 @@ from collections.abc import Awaitable, Callable, Sequence
 from dataclasses import replace
 
 from turnwise.algorithms.parts import part
-from turnwise.rollout.runner import RolloutRunner, new_groups
+from turnwise.rollout.runner import RolloutRunner, members_of, new_groups
 from turnwise.types import Group, Outcome, Task
 
 Rollout = Callable[..., Awaitable[list[Group]]]
@@ -23,24 +23,29 @@ independent = part("rollout", "independent", "each episode from the beginning, b
 )
 
 
-async def oversample(runner: RolloutRunner, groups: Sequence[Group], wanted: int) -> list[Group]:
-    """Play each group until `wanted` members have a grade; cancel the others, its `oversampled`.
+async def oversampled_groups(
+    runner: RolloutRunner, tasks: Sequence[Task], group_size: int, seed: int, label: str, extra: int
+) -> list[Group]:
+    """Play each task until `group_size` episodes, of `extra` more, have a grade; cancel the others,
+    which are the group's `oversampled`.
 
     Those that ended without a grade until then remain members, in their order; a group with fewer
     graded ones keeps what it has. Short episodes and those with quick tools come first: rewards,
     baselines and lengths are biased where length has to do with success, so it is for tools whose
     slowness says nothing of the policy. `max_staleness` hides slow episodes without that bias.
     """
-    async with asyncio.TaskGroup() as tasks:
-        running = []
-        first = 0
-        for group in groups:
-            running.append(tasks.create_task(_oversample_group(runner, group, wanted, first)))
-            first += len(group.trajectories)
-    return [task.result() for task in running]
+    size = group_size + extra
+    async with asyncio.TaskGroup() as playing:
+        running = [
+            playing.create_task(_oversampled(runner, group, group_size, place * size))
+            for place, group in enumerate(new_groups(tasks, size, seed, label))
+        ]
+    groups = [task.result() for task in running]
+    runner.check_ungraded(members_of(groups))
+    return groups
 
 
-async def _oversample_group(runner: RolloutRunner, group: Group, wanted: int, first: int) -> Group:
+async def _oversampled(runner: RolloutRunner, group: Group, wanted: int, first: int) -> Group:
     """One group; its members' numbers begin with `first`."""
     episodes = [
         runner.episode(first + place, member) for place, member in enumerate(group.trajectories)
@@ -71,13 +76,3 @@ async def _oversample_group(runner: RolloutRunner, group: Group, wanted: int, fi
         trajectories=tuple(member for member in ended if member.episode in finished),
         oversampled=tuple(member for member in ended if member.episode not in finished),
     )
-
-
-async def oversampled_groups(
-    runner: RolloutRunner, tasks: Sequence[Task], group_size: int, seed: int, label: str, extra: int
-) -> list[Group]:
-    """The first `group_size` graded episodes of each task, of `extra` more: `oversample`."""
-    groups = new_groups(tasks, group_size + extra, seed, label)
-    groups = await oversample(runner, groups, group_size)
-    runner.check_ungraded([member for group in groups for member in group.trajectories])
-    return groups

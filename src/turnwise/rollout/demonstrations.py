@@ -12,7 +12,7 @@ from dataclasses import replace
 from turnwise.config import RolloutConfig
 from turnwise.engines.scripted import ScriptedEngine
 from turnwise.environments.base import Environment
-from turnwise.errors import ConfigError, RunStoppedError
+from turnwise.errors import ConfigError, RunStoppedError, located
 from turnwise.registry import Registry
 from turnwise.rollout.loop import LATE
 from turnwise.rollout.priority_semaphore import PrioritySemaphore
@@ -68,7 +68,9 @@ def hasty(script: Script, other: Script) -> Script:
         return script
     # What the first call found is what the next action uses, or answers.
     named = (action for action in script[1:] if action.answer is not None or _names(action))
-    second = next(named)
+    second = next(named, None)
+    if second is None:  # as in a game of moves: nothing is found
+        return script
     found = second.answer if second.answer is not None else _argument(second)
     return [script[0], replace(script[-1], answer=found)]
 
@@ -83,7 +85,7 @@ def direct(script: Script, other: Script) -> Script:
 @BEHAVIOURS.built_in("mistaken")
 def mistaken(script: Script, other: Script) -> Script:
     """Does all the work, then answers with the name looked up last, or another task's answer."""
-    looked_up = len(script) > 1 and script[-2].calls
+    looked_up = len(script) > 1 and _names(script[-2])
     answer = _argument(script[-2]) if looked_up else other[-1].answer
     return [*script[:-1], replace(script[-1], answer=answer)]
 
@@ -147,7 +149,14 @@ async def demonstrate(
         index = int(session.partition("-")[0])
         action = scripts[index][min(places[index], len(scripts[index]) - 1)]
         places[index] += 1
-        return scaffold.render(action)
+        try:
+            return scaffold.render(action)
+        except (KeyError, ValueError, TypeError) as error:
+            calls = ", ".join(call.name for call in action.calls)
+            raise ConfigError(
+                f"the scaffold cannot write the oracle's turn of task {chosen[index].id} with the "
+                f"calls {calls or 'none'}: {located(error)}"
+            ) from error
 
     engine, semaphore = ScriptedEngine(policy), PrioritySemaphore(64)
     runner = RolloutRunner(environment, scaffold, engine, limits, semaphore, progress=progress)
@@ -185,4 +194,4 @@ def _names(action: Action) -> bool:
 
 
 def _argument(action: Action) -> str:
-    return str(next(iter(action.calls[0].arguments.values())))
+    return str(next(value for call in action.calls for value in call.arguments.values()))

@@ -64,8 +64,9 @@ class Episode(EpisodeLoop):
     @property
     def _answers(self) -> list[str]:
         """The task's right answers, where they are texts."""
-        answers = self.planned.task.secret.get("answers", ())
-        return [one for one in answers if isinstance(one, str) and one]
+        answers = self.planned.task.secret.get("answers")
+        several = answers if isinstance(answers, list | tuple) else [answers]
+        return [one for one in several if isinstance(one, str) and one]
 
     def _truncate(self, text: str, max_tokens: int) -> str:
         """The beginning of a text; notes right answers that are cut away meanwhile."""
@@ -77,13 +78,9 @@ class Episode(EpisodeLoop):
 
     def _place(self) -> AbstractAsyncContextManager[None]:
         # A lockstep engine waits for all open sessions: the next one opens as this one closes.
-        return self.semaphore.held(self.priority, self._open_session, self._close_session)
-
-    def _open_session(self) -> None:
-        self.engine.open(self.session)
-
-    def _close_session(self) -> None:
-        self.engine.close(self.session)
+        opened = partial(self.engine.open, self.session)
+        closed = partial(self.engine.close, self.session)
+        return self.semaphore.held(self.priority, opened, closed)
 
     def _fresh(self) -> Environment:
         made = super()._fresh()
@@ -148,7 +145,9 @@ class Episode(EpisodeLoop):
             experts_from=self.tokens.routed if self.limits.routing_replay else None,
             returns_kept=self.limits.returns_kept,
         )
-        completion = await self._generate(sampling)
+        span = self.tokens.spans[-1]
+        prompt, shown = self.tokens.ids[span].tolist(), self.tokens.images_in(span)
+        completion = await self._ask(prompt, sampling, shown)
         if self.limits.routing_replay and completion.experts is None and completion.tokens:
             raise ConfigError(
                 "rollout.routing_replay needs the experts of each token, and the engine does not "
@@ -164,11 +163,6 @@ class Episode(EpisodeLoop):
     def _context_length(self) -> int:
         span = self.tokens.spans[-1]
         return int(span.stop - span.start)
-
-    async def _generate(self, sampling: Sampling) -> Completion:
-        span = self.tokens.spans[-1]
-        prompt, shown = self.tokens.ids[span].tolist(), self.tokens.images_in(span)
-        return await self._ask(prompt, sampling, shown)
 
     async def _ask(
         self, prompt: Sequence[int], sampling: Sampling, shown: Sequence[Image] = ()

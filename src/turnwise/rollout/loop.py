@@ -22,7 +22,7 @@ from typing import TypeVar
 from turnwise.config import RolloutConfig
 from turnwise.environments.base import Environment
 from turnwise.errors import DeadlineError, located
-from turnwise.interrupt import calls_user_code, interrupted_after
+from turnwise.interrupt import ANYTHING, calls_user_code, interrupted_after, raise_cancelled
 from turnwise.rewards.composition import Reward
 from turnwise.rewards.deadlines import deadline
 from turnwise.rewards.measuring import PartError
@@ -106,28 +106,25 @@ class EpisodeLoop(ABC):
         async with self._place():
             self._begun = start = self.clock()
             try:
-                await self._begin()
-                while (turn := len(self.turns)) < self.limits.max_turns:
-                    action = await self._act(turn)
-                    step = await self._step(action, turn)
-                    if step.done and step.truncated:
-                        raise EpisodeEnded(Outcome.TRUNCATED_TURNS)
-                    if step.done:
-                        self.outcome = Outcome.FAILURE  # until the verifier says otherwise
-                        break
-                    # After the last action nothing reads it, and it would take room in the context.
-                    if step.observation is not None and turn + 1 < self.limits.max_turns:
-                        await self._observe(step.observation, step, turn)
-                else:
-                    raise EpisodeEnded(self._out_of_turns())
-            except EpisodeEnded as end:
-                self.outcome, self.problem = end.outcome, end.problem
-            # No verdict, but what the environment holds is released.
-            except asyncio.CancelledError:
-                await self._close()
-                raise
-            try:
+                try:
+                    await self._begin()
+                    while (turn := len(self.turns)) < self.limits.max_turns:
+                        action = await self._act(turn)
+                        step = await self._step(action, turn)
+                        if step.done and step.truncated:
+                            raise EpisodeEnded(Outcome.TRUNCATED_TURNS)
+                        if step.done:
+                            self.outcome = Outcome.FAILURE  # until the verifier says otherwise
+                            break
+                        # After the last action nothing reads it, and it would take room.
+                        if step.observation is not None and turn + 1 < self.limits.max_turns:
+                            await self._observe(step.observation, step, turn)
+                    else:
+                        raise EpisodeEnded(self._out_of_turns())
+                except EpisodeEnded as end:
+                    self.outcome, self.problem = end.outcome, end.problem
                 await self._grade()
+            # After a cancellation or a bug, too, what the environment holds is released.
             finally:
                 await self._close()
                 self.seconds = self.clock() - start
@@ -213,7 +210,8 @@ class EpisodeLoop(ABC):
             self.outcome, self.problem = Outcome.GRADER_TIMEOUT, str(error)
         except (PartError, VerdictError) as error:
             self.outcome, self.problem = Outcome.GRADER_ERROR, str(error)
-        except (Exception, SystemExit) as error:  # noqa: BLE001 - a user's verifier may raise anything
+        except ANYTHING as error:
+            raise_cancelled(error)
             self.outcome, self.problem = Outcome.GRADER_ERROR, located(error)
         else:
             self.verdict = verdict
@@ -249,7 +247,8 @@ class EpisodeLoop(ABC):
                     result = await work
             if not isinstance(result, kind):
                 raise TypeError(f"{type(result).__name__} instead of {kind.__name__}")
-        except (Exception, SystemExit) as error:
+        except ANYTHING as error:
+            raise_cancelled(error)
             # The scope is asked: a TimeoutError of the user's own is no deadline of ours.
             too_late = isinstance(error, DeadlineError) or scope.expired()
             outcome = (late if too_late else None) or failure
@@ -258,13 +257,16 @@ class EpisodeLoop(ABC):
             self._seconds_used += self.clock() - start
         return result
 
+    @calls_user_code
     async def _close(self) -> None:
         if self._environment is None:
             return
         try:
             async with asyncio.timeout(self.limits.max_seconds):
-                await self._environment.close()
-        except (Exception, SystemExit) as error:  # noqa: BLE001 - a user's environment may raise anything
+                with interrupted_after(self.limits.max_seconds):
+                    await self._environment.close()
+        except ANYTHING as error:
+            raise_cancelled(error)
             self.problem += f" close: {located(error)}"
 
 

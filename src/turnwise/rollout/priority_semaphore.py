@@ -14,10 +14,6 @@ from dataclasses import dataclass, field
 Action = Callable[[], None]
 
 
-def _nothing() -> None:
-    pass
-
-
 @dataclass(order=True)
 class _Waiting:
     priority: int
@@ -40,7 +36,7 @@ class PrioritySemaphore:
 
     @asynccontextmanager
     async def held(
-        self, priority: int, enter: Action = _nothing, leave: Action = _nothing
+        self, priority: int, enter: Action = lambda: None, leave: Action = lambda: None
     ) -> AsyncIterator[None]:
         """Hold a place, at once while one is free; else the lowest priority is served first, then
         the first to arrive.

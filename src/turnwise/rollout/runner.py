@@ -75,14 +75,15 @@ class Workers(Player, Protocol):
 
 def group_names(label: str, tasks: Sequence[Task]) -> list[str]:
     """The name of each task's group, as "train/12/hop1/tarfile"; "#2" where one comes again."""
-    names: list[str] = []
+    names: dict[str, None] = {}  # a set with an order
+    again: Counter[str] = Counter()
     for task in tasks:
-        name, again = f"{label}/{task.id}", 1
+        name = f"{label}/{task.id}"
         while name in names:
-            again += 1
-            name = f"{label}/{task.id}#{again}"
-        names.append(name)
-    return names
+            again[task.id] += 1
+            name = f"{label}/{task.id}#{again[task.id] + 1}"
+        names[name] = None
+    return list(names)
 
 
 def new_member(task: Task, group: str, episode: int, seed: int, label: str) -> Trajectory:

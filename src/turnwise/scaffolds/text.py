@@ -139,6 +139,7 @@ class TextScaffold:
 
     def truncate(self, text: str, max_tokens: int) -> str:
         """Cut at a token boundary of the policy's tokenizer."""
+        text = encodable(text)
         encoded = self._foreign_tokenizer(
             text, add_special_tokens=False, return_offsets_mapping=True, split_special_tokens=True
         )

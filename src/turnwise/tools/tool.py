@@ -12,9 +12,9 @@ from collections.abc import Callable, Mapping
 from dataclasses import dataclass
 from typing import Any, TypeVar, overload
 
-from pydantic import ConfigDict, ValidationError, create_model
+from pydantic import ConfigDict, PydanticUserError, ValidationError, create_model
 
-from turnwise.errors import ConfigError, DeadlineError, ToolError
+from turnwise.errors import ConfigError, DeadlineError, ToolError, first_line
 from turnwise.tools.isolated import run_static
 from turnwise.types import encodable
 
@@ -83,7 +83,7 @@ def _check_signature(function: Callable[..., Any]) -> None:
 
 
 def _place(function: Callable[..., Any]) -> str:
-    code = function.__code__
+    code = inspect.unwrap(function).__code__
     return f"{code.co_filename}, line {code.co_firstlineno}: tool {function.__name__}"
 
 
@@ -148,9 +148,7 @@ class Tool:
     async def _here(self, values: Mapping[str, Any], deadline: float) -> Any:
         try:
             async with asyncio.timeout(deadline) as scope:
-                if inspect.iscoroutinefunction(self.function):
-                    return await self.function(**values)
-                return await in_thread(functools.partial(self.function, **values))
+                return await called(functools.partial(self.function, **values))
         except TimeoutError:
             if not scope.expired():
                 raise  # the tool's own
@@ -180,6 +178,14 @@ def readable(text: str) -> str:
     if left > 0:
         text = f"{text[:MOST_CHARACTERS]}\n[{left} more characters are not shown]"
     return encodable(text)
+
+
+async def called(function: Callable[[], Any]) -> Any:
+    """Call what is `async def` here, anything else in a thread, and await what that returns."""
+    if inspect.iscoroutinefunction(getattr(function, "func", function)):
+        return await function()
+    found = await in_thread(function)
+    return await found if inspect.isawaitable(found) else found
 
 
 async def in_thread(function: Callable[[], Any]) -> Any:
@@ -227,7 +233,13 @@ def _tool_names(kind: type) -> tuple[str, ...]:
 @functools.cache
 def _schema_of(function: Callable[..., Any]) -> dict[str, Any]:
     description = (inspect.getdoc(function) or "").partition("\n\n")[0].replace("\n", " ")
-    schema = _model_of(function).model_json_schema()
+    try:
+        schema = _model_of(function).model_json_schema()
+    except (NameError, PydanticUserError) as error:
+        raise ConfigError(
+            f"{_place(function)}: give parameters types that JSON has, and import them for more "
+            f"than the type checker: {first_line(error)}"
+        ) from None
     parameters = {key: value for key, value in schema.items() if key != "title"}
     return {"name": function.__name__, "description": description, "parameters": parameters}
 

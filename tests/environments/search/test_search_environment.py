@@ -181,6 +181,12 @@ def test_own_documents_and_questions(own):
         environment.oracle(Task("a", "What is the capital of Italy?"))
 
 
+def test_half_a_character_in_a_document_is_shown_as_a_question_mark(tmp_path, own):
+    path = write_lines(tmp_path / "cut.jsonl", [{"title": "Rome", "text": "Cut \ud83d"}])
+    environment = SearchEnvironment(QuestionFile(own["file"], documents=str(path)))
+    assert environment.search("rome") == "[1] Rome Cut ?"
+
+
 def test_a_folder_of_text_files(tmp_path, own):
     folder = tmp_path / "texts"
     (folder / "deep").mkdir(parents=True)

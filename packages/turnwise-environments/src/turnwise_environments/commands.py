@@ -61,7 +61,7 @@ def environments(
     as_json: AsJson = False,
 ) -> None:
     """Measure environments: scores, oracle, determinism, snapshots, speed. Needs no model."""
-    from turnwise.environments.registry import ENVIRONMENTS, environment_names
+    from turnwise.environments.registry import ENVIRONMENTS
     from turnwise_environments.measurement import measure, measure_all
 
     folder = None if run is None else RunFolder.open(run)
@@ -69,10 +69,11 @@ def environments(
     chosen = named_with_options(names or [])
     for name, _ in chosen:
         ENVIRONMENTS.get(name)
-    display.phase("environments", len(chosen or environment_names()))
+    known = sorted(ENVIRONMENTS.names())
+    display.phase("environments", len(chosen or known))
     rows = []
     measured = (measure(name, options, tasks) for name, options in chosen) if chosen else None
-    for row in measured or measure_all(list(environment_names()), tasks):
+    for row in measured or measure_all(known, tasks):
         rows.append(asdict(row))
         display.advance(row.name)
     display.close()

@@ -278,7 +278,7 @@ def test_a_toolkit_over_a_database(tmp_path: Path) -> None:
         ("def look(): ...\nALL_TOOLS = [look]", "tool look is no function of data"),
         ("ALL_TOOLS = ['look']", "tool 'look' is no function of data"),
         ("def look(data, day: 'Day'): ...", "tool look is no .*: name 'Day' is not defined"),
-        ("class Day: ...\ndef look(data, day: Day): ...", "tool look: its parameters .* schema"),
+        ("class Day: ...\ndef look(data, day: Day): ...", "tool look: give .* schema"),
         ("def look(data, self: int): ...", "tool look: its parameters cannot be given: dupl"),
     ],
 )

@@ -12,9 +12,9 @@ from typing import Any, Protocol, TypeVar, cast
 
 from turnwise.config import Recipe
 from turnwise.errors import ConfigError, located
-from turnwise.interrupt import calls_user_code
+from turnwise.interrupt import ANYTHING, calls_user_code, raise_cancelled
 from turnwise.registry import load_function
-from turnwise.tools.tool import in_thread
+from turnwise.tools import tool
 from turnwise.types import Task, Verdict
 from turnwise_gateway import spans
 from turnwise_gateway.address import Address
@@ -171,15 +171,13 @@ class FunctionPlayer:
             return _returned(await self.called(task, model))
         except RefusedError as refused:
             return Returned(error=refused.message)
-        except (Exception, SystemExit) as error:  # noqa: BLE001 - a user's agent may raise anything
+        except ANYTHING as error:
+            raise_cancelled(error)
             return Returned(error=located(error))
 
     @calls_user_code
     async def called(self, task: Task, model: Model) -> Any:
-        if inspect.iscoroutinefunction(self._function):
-            return await self._function(task, model)
-        result = await in_thread(partial(self._function, task, model))
-        return await result if inspect.isawaitable(result) else result
+        return await tool.called(partial(self._function, task, model))
 
 
 def _returned(value: Any) -> Returned:

@@ -17,7 +17,7 @@ from turnwise.environments.search.tasks import question_id
 from turnwise.errors import DataError
 from turnwise.rewards.answer import normalise
 from turnwise.tools.bm25 import BM25Index
-from turnwise.types import Task
+from turnwise.types import Task, encodable
 
 PASSAGE_WORDS = 100
 """Paragraphs of text files are cut into passages of so many words at most."""
@@ -51,7 +51,7 @@ def read_documents(path: Path) -> tuple[list[Document], list[str]]:
         texts, told = read_each(path, _document)
         documents = [
             Document(str(number), title, "passage", title, text)
-            for number, (title, text) in enumerate(texts)
+            for number, (title, text) in enumerate(map(encodable, pair) for pair in texts)
         ]
     if not any(document.text for document in documents):
         raise DataError(f"{path}: there are no documents with text in it")
@@ -84,7 +84,7 @@ def _text_files(folder: Path) -> list[Path]:
 
 
 def _passages(file: Path, folder: Path) -> Iterator[Document]:
-    title = file.relative_to(folder).with_suffix("").as_posix()
+    title = encodable(file.relative_to(folder).with_suffix("").as_posix())
     number = 0
     for paragraph in _PARAGRAPH.split(read_text(file)):
         words = paragraph.split()

@@ -23,8 +23,8 @@ from turnwise.environments.registry import environment_of
 from turnwise.errors import ConfigError, UserError
 from turnwise.parts.components import Components, build_components
 from turnwise.parts.resources import Resources
-from turnwise.rollout.collect import oversample
-from turnwise.rollout.runner import Workers, members_of, new_groups
+from turnwise.rollout.collect import oversampled_groups
+from turnwise.rollout.runner import Workers, members_of
 from turnwise.storage.audits import BEFORE_RUN, read_audit
 from turnwise.storage.run_folder import RunFolder
 from turnwise.storage.timeline import read_timeline
@@ -289,8 +289,8 @@ def test_a_cancelled_episode_says_what_it_was(recipe: Path) -> None:
         try:
             await parts.load(0)
             await pool.start()
-            planned = new_groups(parts.environment.tasks("train"), 2, 0, "x")
-            return await oversample(parts.runner(parts.recipe.rollout), planned, 1)
+            tasks, runner = parts.environment.tasks("train"), parts.runner(parts.recipe.rollout)
+            return await oversampled_groups(runner, tasks, 1, 0, "x", extra=1)
         finally:
             await parts.stop()
 

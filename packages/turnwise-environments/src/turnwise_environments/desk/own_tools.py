@@ -19,8 +19,6 @@ from pathlib import Path
 from types import MethodType, ModuleType
 from typing import Any, get_type_hints
 
-from pydantic import PydanticUserError
-
 from turnwise.environments.records import read_text
 from turnwise.errors import ConfigError, DataError, InfrastructureError, ToolError
 from turnwise.registry import load_module
@@ -295,9 +293,8 @@ def _acting(function: Callable[..., Any], name: str, place: str) -> Callable[...
     try:
         act.__signature__ = inspect.Signature([first.replace(name="self"), *others])  # type: ignore[attr-defined]
         Tool.of(act)
-    except (ValueError, PydanticUserError) as error:  # a second self, or a type of no form in JSON
-        said = str(error).partition("\n")[0]
-        raise ConfigError(f"{place}: tool {name}: its parameters cannot be given: {said}") from None
+    except ValueError as two:  # a second self
+        raise ConfigError(f"{place}: tool {name}: its parameters cannot be given: {two}") from None
     return act
 
 

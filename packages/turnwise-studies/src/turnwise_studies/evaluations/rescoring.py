@@ -20,6 +20,7 @@ from turnwise.environments.base import Environment
 from turnwise.environments.registry import environment_of
 from turnwise.errors import ConfigError, DataError, located, unknown_name
 from turnwise.evaluation.evaluate import summarise
+from turnwise.interrupt import ANYTHING, raise_cancelled
 from turnwise.parts.rewarding import parts_of_models, reward_of
 from turnwise.registry import load_function
 from turnwise.rewards.composition import Reward
@@ -81,7 +82,8 @@ def by_environment(prototype: Environment, truncate: Callable[[str, int], str]) 
             return await environment.verify(trajectory)
         except JudgeError:
             raise
-        except (Exception, SystemExit) as error:  # a user's environment may raise anything
+        except ANYTHING as error:
+            raise_cancelled(error)
             raise JudgeError(located(error)) from error
         finally:
             await environment.close()

@@ -1,6 +1,5 @@
 """Data: tasks of both splits, compared with each other by what they show, hold and expect."""
 
-import json
 import re
 from collections import Counter, defaultdict
 from collections.abc import Hashable, Iterator, Sequence
@@ -53,16 +52,16 @@ def normalised(text: str) -> str:
 
 def _shown(task: Task) -> str:
     """The public part of a task: its prompt and its data."""
-    return json.dumps([task.prompt, dict(task.data)], sort_keys=True, default=str)
+    return repr([task.prompt, {**task.data}])  # not JSON, which has text keys alone
 
 
 def _expected(task: Task) -> str:
-    return json.dumps(dict(task.secret), sort_keys=True, default=str)
+    return repr({**task.secret})
 
 
 def _plainly(task: Task) -> tuple[str, str]:
     """A task's words, and the data that has to be the same to the letter."""
-    return normalised(task.prompt), json.dumps(dict(task.data), sort_keys=True, default=str)
+    return normalised(task.prompt), repr({**task.data})
 
 
 def overlap(environment: Environment, splits: Tasks) -> Finding:
