@@ -318,9 +318,9 @@ def _term(
     options = checked_options(
         partial(part.function, None), config.options, f"reward.{table}.{name}.options"
     )
-    if part.total_of is not None:
-        part = replace(part, total=part.total_of(**options))
-    return Term(name, config, part, partial(part.function, **options))
+    total = part.total if part.total_of is None else part.total_of(**options)
+    whole = replace(part, total=total)
+    return Term(name, config, whole, partial(part.function, **options))
 
 
 def _cost(name: str, cost: CostConfig, known: Mapping[str, RewardPart]) -> Term:
