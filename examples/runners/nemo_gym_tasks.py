@@ -18,7 +18,8 @@ class Rows(Environment):
         self.servers = {"agent": agent, "head": head}
 
     def tasks(self, split):
-        rows = map(json.loads, Path(self.files[split]).read_text().splitlines())
+        # No `splitlines`: within a row's texts there are other ends of lines, as of web pages.
+        rows = map(json.loads, Path(self.files[split]).read_text().strip().split("\n"))
         return [
             Task(f"{split}-{number}", shown(row), data=self.servers | {"row": row})
             for number, row in enumerate(rows)

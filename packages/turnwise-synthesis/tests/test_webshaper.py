@@ -153,6 +153,12 @@ def test_knowledge_that_contradicts_itself_is_refused_in_a_line(
         ('novel.author("Emma"', "line 2: a bracket is not closed"),
         ("novel.author(Emma)", "is no part of a formula"),
         ('"Emma"', "is no formula"),
+        (r'novel.author("Em\ma")', "line 2: .* is no name in quotes"),
+        ("(" * 2000, "line 2: more than 50 brackets"),
+        ('"Emma" | "Emma"', 'line 2: put "Emma" into'),
+        ('"Austen" & novel.author("Emma")', 'line 2: put "Austen" into'),
+        ('person.town("Austen" & novel.author("Emma"))', 'line 2: put "Austen" into'),
+        ('person.town("Austen" | ("Scott" | "Hogg"))', 'line 2: put "Scott" into'),
     ],
 )
 def test_a_file_of_formulas_says_which_line_is_wrong(

@@ -22,7 +22,7 @@ NAME = "<code>"
 
 def run_once(module: types.ModuleType, source: str) -> int:
     """Run a program as `__main__`; returns its exit status. Threads and atexit are waited for."""
-    status = _guarded(lambda: exec(_compiled(source, NAME), module.__dict__))
+    status, _ = _guarded(lambda: exec(_compiled(source, NAME), module.__dict__))
     if "threading" in sys.modules:
         _wait_for_threads()
     atexit._run_exitfuncs()  # os._exit will not
@@ -43,21 +43,17 @@ def run_session(module: types.ModuleType, channel: int) -> int:
     is printed. Returns the exit status when there are no more, or a cell exits."""
     with open(channel, "r+b", buffering=0) as connection:
         for number, line in enumerate(_lines(connection), 1):
-            job, error = json.loads(line), _Error()
-            status = _guarded(functools.partial(_cell, job["source"], number, module), error)
-            if error.name == "SystemExit":
+            job = json.loads(line)
+            status, error = _guarded(functools.partial(_cell, job["source"], number, module))
+            if error == "SystemExit":
                 break
             _flush()
-            said = {"token": job["token"], "error": error.name}
+            said = {"token": job["token"], "error": error}
             connection.write(json.dumps(said).encode() + b"\n")
         else:
             status = 0
     _flush()
     return status
-
-
-class _Error:
-    name = ""
 
 
 def _lines(connection: "IO[bytes]") -> Iterator[bytes]:
@@ -108,25 +104,20 @@ def _cell(source: str, number: int, module: types.ModuleType) -> None:
             print(repr(value))
 
 
-def _guarded(run: Callable[[], None], error: _Error | None = None) -> int:
-    """Exit status of a function, as the interpreter gives it; errors go to stderr."""
+def _guarded(run: Callable[[], None]) -> tuple[int, str]:
+    """Exit status of a function, as the interpreter gives it, and the class of what it raised;
+    errors go to stderr."""
     try:
         run()
-        return 0
+        return 0, ""
     except SystemExit as leaving:
-        caught: BaseException = leaving
-        code = leaving.code
-        if isinstance(code, int) or code is None:
-            status = (code or 0) & 0xFF
-        else:
-            print(code, file=sys.stderr)
-            status = 1
-    except BaseException as other:  # noqa: BLE001 - as the interpreter does at the top
-        caught, status = other, 1
-        _show(other)
-    if error is not None:
-        error.name = type(caught).__name__
-    return status
+        if isinstance(leaving.code, int) or leaving.code is None:
+            return (leaving.code or 0) & 0xFF, "SystemExit"
+        print(leaving.code, file=sys.stderr)
+        return 1, "SystemExit"
+    except BaseException as error:  # noqa: BLE001 - as the interpreter does at the top
+        _show(error)
+        return 1, type(error).__name__
 
 
 def _show(error: BaseException) -> None:

@@ -163,6 +163,7 @@ class HigherOrder:
         else:
             own = [one for one in self.taken[task, turn] if one != chosen]
             found = own or self.taken["", turn]
+            # More than are wanted, since episodes often say the same.
             found = drawn.sample(found, len(found))[: 8 * self.alternatives]
         others = [one for one in dict.fromkeys(found) if one != chosen][: self.alternatives]
         if not others:

@@ -231,6 +231,7 @@ class _Sender:
         self._thread.join(max(0.0, deadline - time.monotonic()))
         if self._thread.is_alive():
             self.problem = self.problem or "it takes too long"
+            # The None at the end stands for the step that it has taken and is still at.
             self.undelivered += self.queue.qsize()
 
     def _work(self) -> None:

@@ -96,6 +96,7 @@ def _draw(axes: Any, arm: str, number: int, by_seed: Mapping[int, Sequence[float
         return
     steps = np.arange(1, len(middle) + 1)
     color, line = f"C{number}", LINES[number % len(LINES)]
+    # A line of one step, which smallest forms have, would not be seen.
     marker = "o" if len(middle) < WINDOW else None
     axes.plot(steps, middle, line, label=arm, color=color, marker=marker)
     axes.fill_between(steps, low, high, alpha=0.15, color=color, linewidth=0)

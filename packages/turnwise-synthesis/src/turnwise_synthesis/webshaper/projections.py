@@ -139,6 +139,8 @@ def check_members(formula: Formula, graph: Graph, where: str) -> None:
             raise DataError(f"{where}: {text_of(one)} has no members: change or remove it")
 
 
+MOST_BRACKETS = 50
+"""More would be nested deeper than Python calls: a policy may write thousands of them."""
 _TOKEN = re.compile(r'\s*("(?:[^"\\]|\\.)*"|\^?[\w.-]+(?=\s*\()|[()|&])')
 
 
@@ -149,6 +151,8 @@ def parsed(text: str, relations: Sequence[Relation], where: str = "formula") -> 
     >>> parsed('class.base("TarInfo")', [base])
     Projection(relation=Relation(...), of=Constant(name='TarInfo'))
     """
+    if text.count("(") > MOST_BRACKETS:
+        raise DataError(f"{where}: more than {MOST_BRACKETS} brackets are too many for a formula")
     tokens, at = [], 0
     while rest := text[at:].strip():
         match = _TOKEN.match(text, at)
@@ -160,7 +164,19 @@ def parsed(text: str, relations: Sequence[Relation], where: str = "formula") -> 
     found = reader.union()
     if reader.at < len(tokens) or isinstance(found, Constant):
         raise DataError(f'{where}: {text.strip()!r:.80} is no formula: relation("name") is one')
+    _check_names(found, where)
     return found
+
+
+def _check_names(formula: Formula, where: str) -> None:
+    """Raise DataError for a name outside of a projection, which nobody could search for."""
+    projected = [one.of for one in nodes(formula) if isinstance(one, Projection)]
+    for one in nodes(formula):
+        inside = isinstance(one, Union) and any(one is of for of in projected)
+        if isinstance(one, Union | Intersection) and not inside:
+            for part in one.parts:
+                if isinstance(part, Constant):
+                    raise DataError(f"{where}: put {text_of(part)} into a relation's brackets")
 
 
 @dataclass
@@ -191,7 +207,10 @@ class _Reader:
         token = self._next()
         self.at += 1
         if token.startswith('"'):
-            return Constant(json.loads(token))
+            try:
+                return Constant(json.loads(token))
+            except ValueError:
+                raise DataError(f"{self.where}: {token:.80} is no name in quotes") from None
         if token == "(":
             return self._closed()
         if self._next() != "(":

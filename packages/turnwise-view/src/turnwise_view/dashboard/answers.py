@@ -74,10 +74,10 @@ class Asked:
             raise ConfigError(f"{name} is {given!r}: give a number")
         return value
 
-    def whole(self, name: str, default: int | None = None) -> int | None:
+    def whole(self, name: str) -> int | None:
         """A whole number of the query, as `number` is."""
         value = self.number(name)
-        return default if value is None else int(value)
+        return None if value is None else int(value)
 
 
 Handler = Callable[[Dashboard, Asked], Any]
@@ -101,8 +101,8 @@ def _episodes(shown: Dashboard, path: Path, asked: Asked) -> Any:
         low=asked.number("low"),
         high=asked.number("high"),
         step=asked.whole("step"),
-        offset=max(0, asked.whole("offset", 0) or 0),
-        limit=max(1, asked.whole("limit", 50) or 50),
+        offset=max(0, asked.whole("offset") or 0),
+        limit=max(1, asked.whole("limit") or 50),
     )
     found = episodes.find(path, query, shown.index)
     noted = {(note["file"], note["row"]) for note in notes.read_notes(path)}
@@ -121,7 +121,7 @@ def _episode(shown: Dashboard, path: Path, asked: Asked, file: str, row: str) ->
 
 
 def _tokens(shown: Dashboard, path: Path, asked: Asked, file: str, row: str) -> Any:
-    place = asked.whole("from", 0) or 0, asked.whole("to")
+    place = asked.whole("from") or 0, asked.whole("to")
     return tokens(path, file, _row(row), place, shown.index, shown.pieces)
 
 
@@ -134,8 +134,8 @@ def _write_note(shown: Dashboard, path: Path, asked: Asked) -> Any:
     whole = isinstance(row, int) and not isinstance(row, bool)
     if not (isinstance(file, str) and whole and isinstance(text, str)):
         raise DataError("a note is {file, row, text}")
-    export.rows_of(path, [(file, int(str(row)))])  # there is such an episode
-    notes.write_note(path, file, int(str(row)), text)
+    export.rows_of(path, [(file, row)])  # there is such an episode
+    notes.write_note(path, file, row, text)
     return _notes(shown, path, asked)
 
 

@@ -94,7 +94,7 @@ def overview(identity: str, path: Path) -> dict[str, Any]:
         folder = RunFolder.open(path)
         check_links(path)
         values = recipe_values(path)
-        lines = folder.lines("metrics.jsonl")
+        lines, timing = folder.lines("metrics.jsonl"), folder.lines("timing.jsonl")
         kept = any(folder.evaluation(name) is not None for name in KEPT)
         shown["kind"] = "evaluation" if kept else "run"
         planned = None if kept else flattened(values).get("train.steps")
@@ -106,9 +106,9 @@ def overview(identity: str, path: Path) -> dict[str, Any]:
             "steps_done": lines[-1]["step"] if lines else 0,
             "steps_planned": planned,
             "started": _time((path / CONFIG).stat().st_mtime),
-            "seconds": _seconds(folder),
+            "seconds": _seconds(folder, timing),
             "figures": figures(folder),
-            "cost": _cost(folder, lines),
+            "cost": _cost(lines, timing),
         }
     except (DataError, OSError) as error:
         return shown | nothing | {"state": "unreadable", "trouble": str(error)}
@@ -294,18 +294,18 @@ def _owner(lock: Path) -> str:
     return "" if owner.here else owner.host
 
 
-def _seconds(folder: RunFolder) -> float | None:
+def _seconds(folder: RunFolder, timing: Sequence[Mapping[str, Any]]) -> float | None:
     if (folder.path / "report.json").is_file():
         seconds = folder.report().get("seconds")
         return None if seconds is None else float(seconds)
-    lines = folder.lines("timing.jsonl")
-    return sum(line.get("seconds/step", 0.0) for line in lines) if lines else None
+    return sum(line.get("seconds/step", 0.0) for line in timing) if timing else None
 
 
-def _cost(folder: RunFolder, lines: Sequence[Mapping[str, Any]]) -> dict[str, float] | None:
+def _cost(
+    lines: Sequence[Mapping[str, Any]], timing: Sequence[Mapping[str, Any]]
+) -> dict[str, float] | None:
     if not any("rollout/tokens_sampled" in line for line in lines):
         return None
-    timing = folder.lines("timing.jsonl")
     return {
         "sampled_tokens": sum(line.get("rollout/tokens_sampled", 0) for line in lines),
         "rollout_seconds": sum(line.get("seconds/rollout", 0.0) for line in timing),

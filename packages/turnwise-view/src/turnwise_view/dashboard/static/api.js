@@ -1,6 +1,8 @@
 // What the server is asked. Each call gives plain data or throws an ApiError whose message says
 // what to do.
 
+import { query } from "./router.js";
+
 export class ApiError extends Error {
   constructor(message, status) {
     super(message);
@@ -26,13 +28,6 @@ async function request(path, options = {}) {
     throw new ApiError(data?.error ?? `The server answered ${response.status}.`, response.status);
   }
   return data;
-}
-
-function query(values) {
-  const pairs = Object.entries(values).filter(
-    ([, value]) => value !== "" && value !== null && value !== undefined,
-  );
-  return pairs.length ? `?${new URLSearchParams(pairs)}` : "";
 }
 
 function post(path, data) {

@@ -283,8 +283,8 @@ function call(one, repeated) {
 }
 
 function pictures(one, turn) {
-  return (one.images ?? [])
-    .filter((image) => (image.turn ?? null) === turn || (turn === null && image.turn === -1))
+  return one.images
+    .filter((image) => image.turn === (turn ?? -1))
     .map((image) =>
       h("img.picture", {
         src: image.url,

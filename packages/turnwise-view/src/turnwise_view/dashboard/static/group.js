@@ -137,8 +137,7 @@ function cell(run, file, one, index, first) {
   );
 }
 
-const branched = (group) =>
-  group.tree.some((one) => one.parent !== null && one.parent !== undefined);
+const branched = (group) => group.tree.some((one) => one.parent !== null);
 
 /** Each episode a line from the turn at which it left its parent. */
 function tree(run, file, group) {
@@ -152,7 +151,7 @@ function tree(run, file, group) {
     y = (episode) => LINE * (ordered.indexOf(episode) + 0.5);
   const lines = group.tree.map((node) => {
     const one = turns.get(node.episode);
-    const begin = node.parent === null || node.parent === undefined ? 0 : node.first_turn;
+    const begin = node.parent === null ? 0 : node.first_turn;
     const joint =
       begin && ordered.includes(node.parent)
         ? svg("path.joint", { d: `M${x(begin)} ${y(node.parent)}V${y(node.episode)}` })
@@ -189,16 +188,10 @@ function tree(run, file, group) {
 
 /** Episodes so that each stands below its parent. */
 function inOrder(nodes) {
-  const children = (parent) => nodes.filter((node) => (node.parent ?? null) === parent);
   const known = new Set(nodes.map((node) => node.episode));
   const walk = (node) => [
     node.episode,
-    ...children(node.episode)
-      .filter((one) => one !== node)
-      .flatMap(walk),
+    ...nodes.filter((one) => one.parent === node.episode && one !== node).flatMap(walk),
   ];
-  const roots = nodes.filter(
-    (node) => node.parent === null || node.parent === undefined || !known.has(node.parent),
-  );
-  return roots.flatMap(walk);
+  return nodes.filter((node) => node.parent === null || !known.has(node.parent)).flatMap(walk);
 }

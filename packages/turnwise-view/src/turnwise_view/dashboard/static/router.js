@@ -23,7 +23,8 @@ function unquoted(part) {
   }
 }
 
-function search(values = {}) {
+/** What stands behind `?` for some values; those that say nothing are passed over. */
+export function query(values = {}) {
   const pairs = Object.entries(values).filter(
     ([, value]) => value !== "" && value !== null && value !== undefined,
   );
@@ -34,25 +35,25 @@ const under = (run, ...parts) => `#/r/${[run, ...parts].map(quoted).join("/")}`;
 
 export const to = {
   runs: () => "#/",
-  compare: (ids) => `#/compare${search({ runs: ids.map(quoted).join(",") })}`,
+  compare: (ids) => `#/compare${query({ runs: ids.map(quoted).join(",") })}`,
   run: (run) => under(run),
-  curves: (run, values) => under(run, "curves") + search(values),
+  curves: (run, values) => under(run, "curves") + query(values),
   step: (run, file) => under(run, "step", file),
   episode: (run, file, row) => under(run, "episode", file, row),
-  tokens: (run, file, row, values) => under(run, "episode", file, row, "tokens") + search(values),
+  tokens: (run, file, row, values) => under(run, "episode", file, row, "tokens") + query(values),
   group: (run, file, group) => under(run, "group", file, group),
-  search: (run, values) => under(run, "search") + search(values),
+  search: (run, values) => under(run, "search") + query(values),
   timeline: (run, step) =>
     step === undefined ? under(run, "timeline") : under(run, "timeline", step),
   reports: (run) => under(run, "reports"),
   report: (run, name) => under(run, "reports", name),
   notes: (run) => under(run, "notes"),
-  play: (run, values) => under(run, "play") + search(values),
+  play: (run, values) => under(run, "play") + query(values),
 };
 
 /** Change the query of the present place without a new entry in the history. */
 export function note(values) {
   const [path, old = ""] = location.hash.split("?", 2);
   const all = { ...Object.fromEntries(new URLSearchParams(old)), ...values };
-  history.replaceState(null, "", (path || "#/") + search(all));
+  history.replaceState(null, "", (path || "#/") + query(all));
 }

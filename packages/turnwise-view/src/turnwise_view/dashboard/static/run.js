@@ -107,7 +107,7 @@ function troubles(run) {
     run.troubles.map((one) =>
       h(
         "li",
-        one.step === null || one.step === undefined ? null : h("span.when", `Step ${one.step}`),
+        h("span.when", `Step ${one.step}`),
         h("span", one.sentence),
       ),
     ),
