@@ -240,7 +240,7 @@ def test_no_docker_no_engine_no_image(state: Path) -> None:
     with pytest.raises(ConfigError, match=r"No such image: other.*docker pull other"):
         Sandbox(settings(fake(state), image="other")).find_tier()
     (state / "down").touch()
-    with pytest.raises(ConfigError, match="Cannot connect"):
+    with pytest.raises(ConfigError, match=r"Cannot connect[^`]*$"):
         Sandbox(settings(fake(state))).find_tier()
     (state / "down").unlink()
 

@@ -22,7 +22,7 @@ from turnwise.storage.trajectory_rows import LATER, SCHEMA
 from turnwise.tokens import Source
 from turnwise_view.dashboard.notes import notes_file
 from turnwise_view.dashboard.reports import NAMES
-from turnwise_view.dashboard.runs import COUNTED, find_runs
+from turnwise_view.dashboard.runs import COUNTED, _read_log, find_runs
 from turnwise_view.dashboard.security import AccessGuard
 from turnwise_view.dashboard.server import application
 from turnwise_view.viewing import dashboard_of
@@ -228,9 +228,15 @@ def test_bad_folders_have_their_own_messages(run: Path, tmp_path: Path) -> None:
     assert "step-000003.parquet cannot be read" in damaged["error"]
     assert "written by an earlier version of turnwise" in earlier["error"]
     assert fine["row"] == 0
+    (listed,) = get([run], "runs")
+    assert listed["runs"][0]["seconds"] == 4.5
+    before = _read_log.cache_info().misses
+    assert get([run], "runs") == [listed]
+    assert _read_log.cache_info().misses == before
     with (run / "metrics.jsonl").open("a") as file:
         file.write('{"step": 4, "rew')
     assert get([run], "runs/0")[0]["steps_done"] == 3
+    assert _read_log.cache_info().misses == before + 1
     (run / "config.toml").write_text("name = ")
     assert get([run, run.parent], "runs")[0]["runs"][0]["state"] == "unreadable"
 

@@ -10,6 +10,7 @@ may talk to Docker's engine is root of its machine.
 import contextlib
 import itertools
 import os
+import re
 import secrets
 import selectors
 import shutil
@@ -143,7 +144,9 @@ class DockerLaunch:
         if done.returncode == 0:
             return done.stdout.decode().strip()
         said = done.stderr.decode(errors="replace").strip()[-200:]
-        raise ConfigError(f"sandbox kind docker: {said} (the image: `docker pull {name}`)")
+        missing = re.search("no such image|image not known", said, re.IGNORECASE)
+        advice = f" (the image: `{self.settings.docker} pull {name}`)" if missing else ""
+        raise ConfigError(f"sandbox kind docker: {said}{advice}")
 
     def _ask(self, *words: str) -> subprocess.CompletedProcess[bytes]:
         command = [self.command, *words]

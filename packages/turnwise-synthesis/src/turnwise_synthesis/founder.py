@@ -22,13 +22,15 @@ from turnwise.scaffolds.registry import make_scaffold
 from turnwise.seeds import derive
 from turnwise.storage.messages import sampled_turns
 from turnwise.storage.run_folder import RunFolder
-from turnwise.storage.trajectory_rows import read_rows, rows_of_tasks
+from turnwise.storage.trajectory_rows import read_columns, rows_of_tasks
 from turnwise.tokens import Source
 from turnwise.types import Action, Observation, Task
 from turnwise_synthesis.heldout import normalised
 from turnwise_synthesis.items import Item, Material, Refused
 
 MALFORMED, NO_CALL, WRONG, NO_CHOICE = "malformed", "no call", "wrong answer", "no alternative"
+COLUMNS = ("task", "group", "success", "steps", "ids", "source", "turn", "contexts")
+"""Columns that a text is made of; all are kept for as long as there are attempts."""
 PLAN = "Think about what this question needs, then make the first call, in the form of your turns."
 REASON = "Think from what is known to the answer, and give it in the form of your turns."
 
@@ -118,7 +120,7 @@ class HigherOrder:
         folder = RunFolder.open(Path(run))
         self.decode = AutoTokenizer.from_pretrained(str(folder.tokenizer)).decode
         files = [f for f in folder.trajectory_files() if not f.stem.startswith("evaluation-")]
-        rows = [row for file in sorted(files) for row in rows_of_tasks(read_rows(file))]
+        rows = [row for file in sorted(files) for row in rows_of_tasks(read_columns(file, COLUMNS))]
         self.rows = [
             row for row in rows if row["success"] is not None and len(row["contexts"]) == 1
         ]

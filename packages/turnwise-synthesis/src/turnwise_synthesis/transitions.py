@@ -22,11 +22,12 @@ from turnwise.errors import DataError
 from turnwise.ranges import Range, Share
 from turnwise.seeds import derive
 from turnwise.storage.run_folder import RunFolder
-from turnwise.storage.trajectory_rows import read_rows, rows_of_tasks
+from turnwise.storage.trajectory_rows import read_columns, rows_of_tasks
 from turnwise_synthesis.heldout import normalised
 from turnwise_synthesis.items import Item, Material, Refused
 from turnwise_synthesis.next_observations import NEAR, is_near
 
+COLUMNS = ("task", "prompt", "group", "actions", "steps")
 GUESSES = 10
 """Attempts at a transition, of which it is easy if enough succeed."""
 TENTH = 10
@@ -95,7 +96,7 @@ def _transitions(folder: RunFolder) -> Iterator[Transition]:
     """The transitions of a run's training episodes, in order."""
     for file in sorted(folder.trajectory_files()):
         if not file.stem.startswith("evaluation-"):
-            for row in rows_of_tasks(read_rows(file)):
+            for row in rows_of_tasks(read_columns(file, COLUMNS)):
                 yield from _of_row(row)
 
 

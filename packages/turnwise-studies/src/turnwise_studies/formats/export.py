@@ -14,9 +14,14 @@ from turnwise.scaffolds.registry import make_scaffold
 from turnwise.storage import checkpoint
 from turnwise.storage.messages import conversations, write_lines, write_preferences
 from turnwise.storage.run_folder import RunFolder
-from turnwise.storage.trajectory_rows import read_rows, rows_of_tasks
+from turnwise.storage.trajectory_rows import read_columns, rows_of_tasks
 from turnwise_studies.formats.toolformer import gains
 
+COLUMNS = (
+    *("task", "prompt", "group", "first_turn", "reward", "success", "tool_calls", "actions"),
+    *("steps", "ids", "source", "turn", "contexts", "images"),
+)
+"""Columns that conversations are made of; the numbers of tokens are many times as large."""
 CALLS_HELP = 0.5
 """Nats by which calls lower the loss, at least: Toolformer's for calculations."""
 
@@ -169,4 +174,4 @@ def _rows(folder: RunFolder) -> Iterator[Mapping[str, Any]]:
     """Episodes of all RL steps."""
     files = [file for file in folder.trajectory_files() if file.stem.startswith("step-")]
     for file in sorted(files):
-        yield from rows_of_tasks(read_rows(file))
+        yield from rows_of_tasks(read_columns(file, COLUMNS))

@@ -7,12 +7,13 @@ cannot be read is a state of its own with its reason, and never an error for the
 import json
 import os
 import tomllib
+from collections import Counter
 from collections.abc import Iterator, Mapping, Sequence
 from contextlib import suppress
 from datetime import UTC, datetime
 from functools import lru_cache
 from pathlib import Path
-from typing import Any
+from typing import Any, NamedTuple
 
 import pyarrow as pa
 import pyarrow.parquet as pq
@@ -31,6 +32,7 @@ State = tuple[int, int]
 """When a file was changed, in nanoseconds, and its bytes."""
 COUNTED = 100
 """Steps whose episodes are counted for a run's page: the newest."""
+SUMMED = ("rollout/tokens_sampled", "seconds/step", "seconds/rollout", "seconds/update")
 DEEPEST = 3
 """Levels of folders below a given one in which runs are looked for."""
 
@@ -94,21 +96,21 @@ def overview(identity: str, path: Path) -> dict[str, Any]:
         folder = RunFolder.open(path)
         check_links(path)
         values = recipe_values(path)
-        lines, timing = folder.lines("metrics.jsonl"), folder.lines("timing.jsonl")
+        metrics, timing = (_log(path / name) for name in ("metrics.jsonl", "timing.jsonl"))
         kept = any(folder.evaluation(name) is not None for name in KEPT)
         shown["kind"] = "evaluation" if kept else "run"
         planned = None if kept else flattened(values).get("train.steps")
-        state = _state(folder, bool(lines) or kept)
+        state = _state(folder, metrics.lines > 0 or kept)
         return shown | {
             "name": str(values.get("name", path.name)),
             "state": state,
-            "trouble": _trouble(folder, state, len(lines)),
-            "steps_done": lines[-1]["step"] if lines else 0,
+            "trouble": _trouble(folder, state, metrics.lines),
+            "steps_done": metrics.step,
             "steps_planned": planned,
             "started": _time((path / CONFIG).stat().st_mtime),
             "seconds": _seconds(folder, timing),
             "figures": figures(folder),
-            "cost": _cost(lines, timing),
+            "cost": _cost(metrics, timing),
         }
     except (DataError, OSError) as error:
         return shown | nothing | {"state": "unreadable", "trouble": str(error)}
@@ -294,22 +296,44 @@ def _owner(lock: Path) -> str:
     return "" if owner.here else owner.host
 
 
-def _seconds(folder: RunFolder, timing: Sequence[Mapping[str, Any]]) -> float | None:
+class Log(NamedTuple):
+    """All that a list of runs shows of a log."""
+
+    lines: int
+    step: int
+    """The last one; 0 before the first."""
+    sums: Mapping[str, float]
+    """The numbers of `SUMMED` that any line has, over all lines."""
+
+
+def _log(file: Path) -> Log:
+    return _read_log(file, state_of(file)) if file.is_file() else Log(0, 0, {})
+
+
+# A list is drawn whenever one run grows: the logs of a hundred others are not read again for it.
+@lru_cache(maxsize=10_000)
+def _read_log(file: Path, state: State) -> Log:
+    del state
+    lines, sums = RunFolder(file.parent).lines(file.name), Counter[str]()
+    for line in lines:
+        sums.update({name: line[name] for name in SUMMED if name in line})
+    return Log(len(lines), lines[-1]["step"] if lines else 0, sums)
+
+
+def _seconds(folder: RunFolder, timing: Log) -> float | None:
     if (folder.path / "report.json").is_file():
         seconds = folder.report().get("seconds")
         return None if seconds is None else float(seconds)
-    return sum(line.get("seconds/step", 0.0) for line in timing) if timing else None
+    return timing.sums.get("seconds/step")
 
 
-def _cost(
-    lines: Sequence[Mapping[str, Any]], timing: Sequence[Mapping[str, Any]]
-) -> dict[str, float] | None:
-    if not any("rollout/tokens_sampled" in line for line in lines):
+def _cost(metrics: Log, timing: Log) -> dict[str, float] | None:
+    if "rollout/tokens_sampled" not in metrics.sums:
         return None
     return {
-        "sampled_tokens": sum(line.get("rollout/tokens_sampled", 0) for line in lines),
-        "rollout_seconds": sum(line.get("seconds/rollout", 0.0) for line in timing),
-        "update_seconds": sum(line.get("seconds/update", 0.0) for line in timing),
+        "sampled_tokens": metrics.sums["rollout/tokens_sampled"],
+        "rollout_seconds": timing.sums.get("seconds/rollout", 0.0),
+        "update_seconds": timing.sums.get("seconds/update", 0.0),
     }
 
 
