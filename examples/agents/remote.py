@@ -1,6 +1,6 @@
 """Calls in at a run with agent = "remote", and starts a program for each of its tasks:
 
-    python examples/agents/remote.py http://127.0.0.1:8123 -- node examples/agents/agent.mjs
+    python examples/agents/remote.py http://127.0.0.1:8123 -- node examples/agents/fetch.mjs
 
 The key is in TURNWISE_AGENT_KEY, as it is for the run. Start several at once, on any machines. A
 program finds its task and the policy in its environment variables, as one that the run starts.

@@ -96,6 +96,14 @@ def test_the_index_keeps_no_more_rows_than_it_may(run: Path) -> None:
     assert index.table(first) is not tables[0]
 
 
+def test_the_index_keeps_no_long_texts(run: Path) -> None:
+    rows = rows_of(run)
+    rewrite(run, [{**row, **dict.fromkeys(("prompt", "detail"), "x" * 5000)} for row in rows])
+    table = Index().table(newest(run))
+    assert [len(table[name][0].as_py()) for name in ("prompt", "detail")] == [200, 200]
+    assert "answer" not in table.schema.names
+
+
 def test_texts_are_found_in_words_of_any_language_and_with_quotes(run: Path) -> None:
     rows, said = rows_of(run), 'Zürich "old" town'
     rows[1]["steps"] = json.dumps([{"observation": [said, 3]}])

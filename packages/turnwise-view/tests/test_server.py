@@ -243,11 +243,12 @@ def test_bad_folders_have_their_own_messages(run: Path, tmp_path: Path) -> None:
 
 def test_every_run_is_shown_whatever_others_are_called(tmp_path: Path) -> None:
     places = [tmp_path / one for one in ("a/runs", "b/runs", "c/runs", "single")]
-    for run in (*(place / name for place in places[:3] for name in ("1", "2")), places[3]):
+    for run in (*(place / name for place in places[:3] for name in ("1", "\udcff")), places[3]):
         run.mkdir(parents=True)
         (run / "config.toml").write_text('environment = "production"\ntrain = true\n')
     shown = find_runs([places[0], places[3], *places[1:3]])
     assert len(shown) == len(set(shown.values())) == 7
+    assert all(identity.encode() for identity in shown)
     listed, played = get(places, "runs", "play")
     assert len(listed["runs"]) == 7
     assert played["environments"] == [""]

@@ -135,7 +135,7 @@ def episode(path: Path, name: str, number: int, index: Index) -> dict[str, Any]:
     turns = turns_of(row)
     sampled = [version for version in row["version"] if version >= 0]
     return {
-        **{fact: row[fact] for fact in LIGHT if fact != "detail"},
+        **{fact: row[fact] for fact in (*LIGHT, "answer") if fact != "detail"},
         "file": name,
         "row": number,
         "step": file_kind(name)[1],

@@ -31,7 +31,6 @@ LIGHT = (
     "reward",
     "success",
     "detail",
-    "answer",
     "turns",
     "tool_calls",
 )
@@ -41,8 +40,8 @@ AS_JSON = ("actions", "steps")
 """The columns among them that are JSON, whose own words are not what was said."""
 NEEDED = tuple(name for name in SCHEMA.names if name not in LATER)
 """Columns without which an episode cannot be shown."""
-LONGEST_PROMPT = 200
-"""Characters of a prompt that lists show."""
+LONGEST_SHOWN = 200
+"""Characters of a prompt, and of a verdict's detail, that lists show."""
 KEPT_ROWS = 200_000
 """Rows that are kept in memory over all files, at most."""
 
@@ -194,9 +193,10 @@ def _texts(data: Any) -> Iterator[str]:
 
 
 def _shortened(table: pa.Table) -> pa.Table:
-    """The table with prompts no longer than lists show them, and no column twice as large."""
-    prompts = pc.utf8_slice_codeunits(table["prompt"], 0, LONGEST_PROMPT)
-    table = table.set_column(table.schema.get_field_index("prompt"), "prompt", prompts)
+    """The table with texts no longer than lists show them, and no column twice as large."""
+    for name in ("prompt", "detail"):
+        shown = pc.utf8_slice_codeunits(table[name], 0, LONGEST_SHOWN)
+        table = table.set_column(table.schema.get_field_index(name), name, shown)
     for name in ("task", "group", "outcome", "prompt"):
         column = pc.dictionary_encode(table[name].combine_chunks())
         table = table.set_column(table.schema.get_field_index(name), name, column)

@@ -23,6 +23,7 @@ from turnwise.errors import ConfigError, DataError
 from turnwise.storage.moves import move_sentences
 from turnwise.storage.run_folder import KEPT, RunFolder
 from turnwise.storage.run_lock import LOCK, Owner, is_locked
+from turnwise.types import encodable
 
 CONFIG = "config.toml"
 STUDY = "figures.json"
@@ -54,7 +55,9 @@ def find_runs(paths: Sequence[Path]) -> dict[str, Path]:
         for run in inside:
             name = str(len(found)) if run == path else run.relative_to(path).as_posix()
             others = (f"{path.name}/{name}", *(f"{name}-{number}" for number in range(len(found))))
-            found[next(one for one in (name, *others) if one not in found)] = run
+            # They stand in addresses, which cannot have a name's bytes that are no text.
+            free = (one for one in map(encodable, (name, *others)) if one not in found)
+            found[next(free)] = run
     return found
 
 
