@@ -131,8 +131,7 @@ def _notes(shown: Dashboard, path: Path, asked: Asked) -> Any:
 
 def _write_note(shown: Dashboard, path: Path, asked: Asked) -> Any:
     file, row, text = (asked.body.get(name) for name in ("file", "row", "text"))
-    whole = isinstance(row, int) and not isinstance(row, bool)
-    if not (isinstance(file, str) and whole and isinstance(text, str)):
+    if not (isinstance(file, str) and type(row) is int and isinstance(text, str)):
         raise DataError("a note is {file, row, text}")
     export.rows_of(path, [(file, row)])  # there is such an episode
     notes.write_note(path, file, row, text)
