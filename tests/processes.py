@@ -1,12 +1,15 @@
 """Programs in processes of their own, and what has become of processes."""
 
 import os
+import socket
 import subprocess
 import sys
 import time
 from collections.abc import Iterable
 from pathlib import Path
 from typing import Any
+
+import pytest
 
 
 def run_python(
@@ -15,6 +18,18 @@ def run_python(
     """Run a program to its end, which is no error; options are those of `subprocess.run`."""
     command = [sys.executable, "-c", program, *arguments]
     return subprocess.run(command, capture_output=True, text=True, check=True, **options)
+
+
+def _has_ipv6() -> bool:
+    try:
+        socket.create_server(("::1", 0), family=socket.AF_INET6).close()
+    except OSError:
+        return False
+    return True
+
+
+ipv6 = pytest.mark.skipif(not _has_ipv6(), reason="this machine has no address of IPv6")
+"""Marks a test that listens at ::1."""
 
 
 def ended(processes: Iterable[int]) -> bool:

@@ -100,6 +100,7 @@ def test_tables_that_belong_to_others_take_any_key(recipe: Path) -> None:
             ("learning_rate=1e-5", "there are .*learning.learning_rate, sft.learning_rate"),
             ("critic.kind=head", "did you mean 'algorithm.critic.kind'"),
             ("evaluation.every=3", "did you mean 'evaluation.during_rl.every'"),
+            ("cluster.address=::1:6379", "or a head node's 'host:port'"),
             ("cluster.address=here", "cluster.address is 'here': give 'local', 'auto', or a head"),
             ("cluster.replicas=3", "3, which does not divide cluster.learners = 1: give a number"),
             ("cluster.workers=-1", "cluster.workers is -1: give a value of at least 0"),

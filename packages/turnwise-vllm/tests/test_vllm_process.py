@@ -8,10 +8,12 @@ import sys
 from pathlib import Path
 from typing import Any
 
+import httpx2
 import pytest
 
 import real_vllm
 from tests.fakes import byte_tokenizer, small_model
+from tests.processes import ipv6
 from turnwise.engines.base import Sampling
 from turnwise.errors import ConfigError, InfrastructureError
 from turnwise_vllm.make import make_vllm
@@ -135,13 +137,17 @@ def test_a_server_ends_with_its_owner_however_that_ends(
     assert soon(lambda: not alive(process))
 
 
-async def test_a_server_ends_with_its_guard(tmp_path: Path, python: str, notes: Path) -> None:
+@pytest.mark.parametrize("host", ["127.0.0.1", pytest.param("::1", marks=ipv6)])
+async def test_a_server_ends_with_its_guard(
+    tmp_path: Path, python: str, notes: Path, host: str
+) -> None:
     """As Ray does, which kills the children of a process that it ends. To stop it before it was
     started, or twice, is nothing."""
-    server = ServerProcess(python, [], {}, tmp_path / "log")
+    server = ServerProcess(python, [], {}, tmp_path / "log", host)
     await server.stop()
     await server.start(tmp_path)
     assert await server.running()
+    assert httpx2.URL(server.url).host == host
     assert soon(lambda: starts(notes))
     server._process.kill()
     assert soon(lambda: not alive(starts(notes)[0][0]))

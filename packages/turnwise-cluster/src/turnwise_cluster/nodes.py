@@ -114,7 +114,7 @@ def _check_reachable(address: str) -> None:
     if not host:
         return
     try:
-        socket.create_connection((host, int(port)), REACH_SECONDS).close()
+        socket.create_connection((host.strip("[]"), int(port)), REACH_SECONDS).close()
     except (OSError, OverflowError) as error:
         raise ConfigError(
             f"cluster.address is {address}, and nothing answers there ({error}): give the address "

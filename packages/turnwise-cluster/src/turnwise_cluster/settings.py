@@ -120,7 +120,7 @@ class ClusterConfig(WingSection):
     @field_validator("address")
     @classmethod
     def _address_can_be_one(cls, value: str) -> str:
-        if not re.fullmatch(r"local|auto|[\w.-]+:[0-9]{1,5}", value):
+        if not re.fullmatch(r"local|auto|([\w.-]+|\[[\w.:]+\]):[0-9]{1,5}", value):
             raise ValueError(
                 f"cluster.address is {value!r}: give 'local', 'auto', or a head node's 'host:port'"
             )

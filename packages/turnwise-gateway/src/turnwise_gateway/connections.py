@@ -143,6 +143,6 @@ def bypass_proxies(host: str) -> None:
     """Let agents here reach a host of this machine, whatever proxy the environment names for all
     others."""
     if not proxy_bypass(host):
-        known = (os.environ.get("no_proxy"), os.environ.get("NO_PROXY"), host)
         # Clients differ in which of the two they read.
+        known = dict.fromkeys((os.environ.get("no_proxy"), os.environ.get("NO_PROXY"), host))
         os.environ["no_proxy"] = os.environ["NO_PROXY"] = ",".join(filter(None, known))

@@ -132,7 +132,8 @@ class ServerProcess:
         """Begin to serve the model in that folder; returns at once."""
         self._place = _reserved(self._host)
         port = self._place.getsockname()[1]
-        self.url = f"http://{self._host}:{port}"
+        host = f"[{self._host}]" if ":" in self._host else self._host
+        self.url = f"http://{host}:{port}"
         where = ["--model", str(model), "--host", self._host, "--port", str(port)]
         command = [self._python, "-m", MODULE, *where, *self._arguments]
         self._log.parent.mkdir(parents=True, exist_ok=True)
@@ -186,7 +187,7 @@ class ServerProcess:
 def _reserved(host: str) -> socket.socket:
     """A socket that holds a free port: no other socket gets that port unless it asks for it, as the
     server's does, and reuses addresses. Nothing is received here."""
-    place = socket.socket()
+    place = socket.socket(socket.AF_INET6 if ":" in host else socket.AF_INET)
     place.setsockopt(socket.SOL_SOCKET, socket.SO_REUSEADDR, 1)
     place.bind((host, 0))
     return place

@@ -78,7 +78,7 @@ class Rendezvous:
     """
 
     def __init__(self, host: str) -> None:
-        self._server = socket.create_server((host, 0))
+        self._server = listening_at(host)
         self.port: int = self._server.getsockname()[1]
         self.secret = secrets.token_bytes(SECRET_BYTES)
         self._arrived: queue.Queue[tuple[Arrival, socket.socket]] = queue.Queue()
@@ -121,6 +121,12 @@ class Rendezvous:
         with suppress(ValueError):  # sent away
             self._strangers.remove(connection)
         _end(connection)
+
+
+def listening_at(host: str) -> socket.socket:
+    """A socket that listens at an address of this machine, on a free port."""
+    family = socket.AF_INET6 if ":" in host else socket.AF_INET
+    return socket.create_server((host, 0), family=family)
 
 
 def _read(connection: socket.socket, count: int, until: float) -> bytes:

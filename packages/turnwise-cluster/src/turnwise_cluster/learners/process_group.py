@@ -26,7 +26,7 @@ from torch.utils.weak import WeakTensorKeyDictionary
 from turnwise.learning.ranks import Compute, Value
 from turnwise.models.copies import adapters_of, layers_of
 from turnwise_cluster.learners.exchanges import Slices, divide_experts
-from turnwise_cluster.learners.launcher import RankSetup
+from turnwise_cluster.learners.launcher import RankSetup, listening_at
 
 if TYPE_CHECKING:
     from torch._C._distributed_c10d import Store
@@ -212,7 +212,7 @@ def _without_views(found: Any) -> Any:
 def listen(host: str, count: int, seconds: float) -> "tuple[Store, int]":
     """Open the store where ranks meet, on a free port of this machine; returns both."""
     _use_interface_of(host)
-    listening = socket.create_server((host, 0))
+    listening = listening_at(host)
     port: int = listening.getsockname()[1]
     return _store(host, port, count, seconds, listening.detach()), port
 
