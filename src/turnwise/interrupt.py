@@ -20,7 +20,7 @@ from typing import Any, Protocol, TypeVar
 from turnwise.errors import DeadlineError
 
 SIGNAL = signal.SIGUSR2
-"""Taken only where no other handler is installed."""
+"""Taken only where no other handler is installed; SIGUSR1 ends runs (`stopping.py`)."""
 POLL = 0.25
 """Seconds between two looks at the loop."""
 _callers: set[CodeType] = set()

@@ -249,6 +249,29 @@ def test_one_bad_episode_leaves_the_others_alone() -> None:
     assert len({member.seed for group in groups for member in group.trajectories}) == 8
 
 
+class Brief(Capitals):
+    """Shows the beginning of what it found."""
+
+    @tool
+    def lookup(self, country: str) -> str:
+        """Look a country up."""
+        return self.truncate("The capital is Paris.", 3)
+
+    async def verify(self, trajectory: Trajectory) -> Verdict:
+        return Verdict(0.0, False)
+
+
+@pytest.mark.parametrize(("answers", "cut"), [(["Paris"], True), ("Paris", True), (7, False)])
+def test_a_right_answer_that_was_cut_away_is_noted_in_a_list_or_alone(
+    answers: Any, cut: bool
+) -> None:
+    runner = rolling(Brief(), lambda session, prompt: encode(LOOKUP), LIMITS)
+    task = Task("France", "Capital of France?", {"answers": answers})
+    (group,) = asyncio.run(runner.collect([task], 1, 0, "t"))
+    (played,) = group.graded
+    assert played.answer_cut is cut
+
+
 def test_each_group_has_a_name_of_its_own() -> None:
     names = group_names("t", [Task(name, "?") for name in ("a#2", "a", "a", "b", "a", "a#2")])
     assert names == ["t/a#2", "t/a", "t/a#3", "t/b", "t/a#4", "t/a#2#2"]

@@ -43,7 +43,7 @@ class SessionImages:
         history = self.ids.copy()
         for image in self.images:
             digest = int.from_bytes(sha256(image.png).digest()[:8], "big")
-            history[image.start : image.end] = -1 - (digest >> 1)
+            history[image.start : image.end] = -1 - (digest >> 1)  # 63 bits: an int64 below 0
         return history
 
     def restored(self, history: NDArray[np.int64]) -> NDArray[np.int64]:

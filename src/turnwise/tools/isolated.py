@@ -94,7 +94,7 @@ class _Worker:
                 stdin=subprocess.DEVNULL,
                 env={**os.environ, "PYTHONPATH": path},
                 pass_fds=[theirs.fileno()],
-                start_new_session=True,
+                start_new_session=True,  # Ctrl-C is for the run; killed with what it has started
             )
         try:
             raised, value = self.ask(begin, START_SECONDS)
@@ -148,7 +148,7 @@ class _Worker:
 def serve(descriptor: int) -> None:
     """Be a worker, until the socket is closed."""
     with socket.socket(fileno=descriptor) as connection, connection.makefile("rwb") as channel:
-        os.set_inheritable(descriptor, False)
+        os.set_inheritable(descriptor, False)  # what a call starts would keep it open
         while head := channel.read(_LENGTH.size):
             (function, arguments), seconds = pickle.loads(channel.read(_LENGTH.unpack(head)[0]))
             # For the time when nobody is left to kill it.
