@@ -5,6 +5,7 @@ from collections.abc import Sequence
 from typing import Any
 
 from tests.fakes import CAPITALS, Capitals
+from turnwise.errors import NotSupportedError
 from turnwise.scaffolds.tags import TagsScaffold
 from turnwise.tools.tool import tool
 from turnwise.types import Action, Task, ToolCall, Trajectory, Verdict
@@ -47,7 +48,8 @@ class Curt(Capitals):
 
 
 class Unjudged(Capitals):
-    """Its verifier fails in all episodes, or in all but the first of each group."""
+    """Its verifier fails in all episodes, or in all but the first of each group. It has no oracle,
+    with which an audit before the run would refuse it."""
 
     def __init__(self, every: bool = False) -> None:
         self.every = every
@@ -56,3 +58,6 @@ class Unjudged(Capitals):
         if self.every or trajectory.episode:
             raise OSError("the grader is away")
         return await super().verify(trajectory)
+
+    def oracle(self, task: Task) -> Sequence[Action]:
+        raise NotSupportedError("nothing says what is right")

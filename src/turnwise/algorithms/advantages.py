@@ -9,9 +9,16 @@ from collections.abc import Mapping
 import numpy as np
 
 from turnwise.algorithms import outcome_advantages
-from turnwise.algorithms.estimators import Credit, EstimatorInput, Floats, Groups, spread, totals
+from turnwise.algorithms.estimators import (
+    Credit,
+    EstimatorInput,
+    Floats,
+    Groups,
+    discounted,
+    spread,
+    totals,
+)
 from turnwise.algorithms.parts import Trait, part
-from turnwise.algorithms.turns import discounted
 from turnwise.conflicts import Need
 from turnwise.errors import ConfigError
 from turnwise.ranges import Share

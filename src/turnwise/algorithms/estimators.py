@@ -221,6 +221,14 @@ def totals(group: Sequence[EstimatorInput]) -> Floats:
     return np.array([episode.total_reward for episode in group], np.float64)
 
 
+def discounted(numbers: Floats, discount: float) -> Floats:
+    """x_k + discount x_{k+1} + discount^2 x_{k+2} + ... for each k, float64[K]."""
+    sums = numbers.copy()
+    for place in range(len(sums) - 2, -1, -1):
+        sums[place] += discount * sums[place + 1]
+    return sums
+
+
 def mean_reward(rewards: Sequence[float]) -> float:
     """The mean, exact where all are equal; NaN of none."""
     if not len(rewards):

@@ -7,7 +7,7 @@ from collections.abc import Sequence
 
 import numpy as np
 
-from turnwise.algorithms.estimators import EstimatorInput, Floats, of_turns
+from turnwise.algorithms.estimators import EstimatorInput, Floats, discounted, of_turns
 from turnwise.algorithms.parts import part
 from turnwise.ranges import Share
 
@@ -17,14 +17,6 @@ TurnNumbers = list[Floats]
 def turn_returns(episode: EstimatorInput, discount: float) -> Floats:
     """G_k = r_k + discount G_{k+1}, the outcome counted with the last turn: float64[K]."""
     return discounted(episode.rewards_by_turn(), discount)
-
-
-def discounted(numbers: Floats, discount: float) -> Floats:
-    """x_k + discount x_{k+1} + discount^2 x_{k+2} + ... for each k, float64[K]."""
-    sums = numbers.copy()
-    for turn in range(len(sums) - 2, -1, -1):
-        sums[turn] += discount * sums[turn + 1]
-    return sums
 
 
 @part(

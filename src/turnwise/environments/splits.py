@@ -1,6 +1,8 @@
 """Checks that an environment's splits differ by what their tasks are."""
 
+import json
 from collections.abc import Sequence
+from typing import Any
 
 from turnwise.environments.base import Environment
 from turnwise.errors import DataError
@@ -23,7 +25,13 @@ def shared_tasks(train: Sequence[Task], heldout: Sequence[Task]) -> int:
     return sum(_content(task) in known for task in heldout)
 
 
+def plain(value: Any) -> str:
+    """A text that is the same for the same data, whatever the order of its keys."""
+    try:
+        return json.dumps(value, sort_keys=True, default=str)
+    except TypeError:  # keys that JSON lacks, or that have no order
+        return repr(value)
+
+
 def _content(task: Task) -> str:
-    return repr(
-        [task.prompt, {**task.data}, {**task.secret}]
-    )  # not JSON, which has text keys alone
+    return plain([task.prompt, {**task.data}, {**task.secret}])

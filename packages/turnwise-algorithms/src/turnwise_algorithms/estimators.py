@@ -12,6 +12,7 @@ import numpy as np
 from turnwise.algorithms.estimators import (
     EstimatorInput,
     Floats,
+    discounted,
     of_episode,
     of_group,
     of_tokens,
@@ -19,7 +20,6 @@ from turnwise.algorithms.estimators import (
 )
 from turnwise.algorithms.outcome_advantages import differing, grpo, rloo
 from turnwise.algorithms.parts import Requirement, Trait, part
-from turnwise.algorithms.turns import discounted
 from turnwise.conflicts import Need
 from turnwise.ranges import Range, Share
 

@@ -1,6 +1,7 @@
 """The command that writes what a run has for use elsewhere."""
 
 from collections.abc import Iterator
+from contextlib import contextmanager
 from pathlib import Path
 from typing import TYPE_CHECKING, Annotated
 
@@ -81,23 +82,34 @@ def export(
             "--inspect or --atif"
         )
     folder = RunFolder.open(run)
-    from safetensors import SafetensorError
-
     written = []
-    try:
+    with _disk():
         if to is not None:
-            from turnwise_studies.formats.export import export_policy
-
-            export_policy(folder, to, adapters == "merged")
-            written.append(f"the policy in {to}")
+            written.append(_policy(folder, to, adapters == "merged"))
         written += _rows(folder, successes, preferences, guided, helpful_calls)
         if inspect is not None:
             written.append(_evaluation(folder, inspect, evaluation))
         if atif is not None:
             written.append(_episodes(folder, atif, step, evaluation))
-    except (OSError, SafetensorError) as error:  # a full disk, or one that may not be written
-        raise InfrastructureError(f"the export failed: {first_line(error)}") from error
     print_line("\n".join(written))
+
+
+@contextmanager
+def _disk() -> Iterator[None]:
+    """Say in a line that the disk is full, or may not be written."""
+    from safetensors import SafetensorError
+
+    try:
+        yield
+    except (OSError, SafetensorError) as error:
+        raise InfrastructureError(f"the export failed: {first_line(error)}") from error
+
+
+def _policy(folder: "RunFolder", to: Path, merged: bool) -> str:
+    from turnwise_studies.formats.export import export_policy
+
+    export_policy(folder, to, merged)
+    return f"the policy in {to}"
 
 
 def _rows(

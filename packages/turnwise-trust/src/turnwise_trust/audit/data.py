@@ -8,6 +8,7 @@ from itertools import pairwise
 from typing import Any
 
 from turnwise.environments.base import Environment
+from turnwise.environments.splits import plain
 from turnwise.environments.tasksets import SPLITS, Tasks
 from turnwise.storage.audits import Finding
 from turnwise.types import Task
@@ -52,16 +53,16 @@ def normalised(text: str) -> str:
 
 def _shown(task: Task) -> str:
     """The public part of a task: its prompt and its data."""
-    return repr([task.prompt, {**task.data}])  # not JSON, which has text keys alone
+    return plain([task.prompt, {**task.data}])
 
 
 def _expected(task: Task) -> str:
-    return repr({**task.secret})
+    return plain({**task.secret})
 
 
 def _plainly(task: Task) -> tuple[str, str]:
     """A task's words, and the data that has to be the same to the letter."""
-    return normalised(task.prompt), repr({**task.data})
+    return normalised(task.prompt), plain({**task.data})
 
 
 def overlap(environment: Environment, splits: Tasks) -> Finding:
