@@ -73,7 +73,7 @@ class _Watch:
 
 
 ANYTHING = (Exception, SystemExit, asyncio.CancelledError)
-"""What a user's code may raise. A CancelledError can be of a task or future of its own."""
+"""A user's code may raise these. A CancelledError can be of a task or future of its own."""
 
 
 def raise_cancelled(error: BaseException) -> None:

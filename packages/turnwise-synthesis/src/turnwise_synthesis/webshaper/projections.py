@@ -169,7 +169,7 @@ def parsed(text: str, relations: Sequence[Relation], where: str = "formula") -> 
 
 
 def _check_names(formula: Formula, where: str) -> None:
-    """Raise DataError for a name outside of a projection, which nobody could search for."""
+    """Raise DataError for a name outside of a projection: no search could find it."""
     projected = [one.of for one in nodes(formula) if isinstance(one, Projection)]
     for one in nodes(formula):
         inside = isinstance(one, Union) and any(one is of for of in projected)
