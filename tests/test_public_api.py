@@ -37,6 +37,7 @@ def test_names_are_listed_and_no_other_is_there() -> None:
         turnwise.trane  # noqa: B018
 
 
+@pytest.mark.long
 def test_every_name_has_an_example_that_runs(recipe: Path, tmp_path: Path) -> None:
     names = {name: getattr(turnwise, name) for name in turnwise.__all__}
     given = {**names, "turnwise": turnwise, "recipe": recipe, "path": tmp_path / "run"}

@@ -71,6 +71,7 @@ def flip(file: Path) -> None:
     file.write_bytes(data)
 
 
+@pytest.mark.long
 def test_a_run_goes_on_from_before_a_damaged_checkpoint(whole: Path, run: Path) -> None:
     """From the cold start, since the only checkpoint of RL is damaged; and it ends the same."""
     flip(run / "checkpoints/step-000002/model.safetensors")

@@ -31,6 +31,7 @@ def opened(name: str, file: Path, others: dict[str, str]) -> Any:
 
 
 @pytest.mark.parametrize("path", FILES)
+@pytest.mark.long
 def test_the_scores_of_the_table(path: str) -> None:
     name, others, count, wanted = FILES[path]
     environment = opened(name, DATA / path, others)

@@ -11,6 +11,7 @@ from turnwise_environments.measurement import all_tasks, played_all
 from turnwise_studies.shipped.reflexion import EachMemory, exploring
 
 
+@pytest.mark.long
 def test_explorers_succeed_as_often_as_what_their_memory_keeps_lets_them() -> None:
     doors = EachMemory("doors", {"rooms": 2, "count": 100}, attempts=6)
     tasks = all_tasks(doors)

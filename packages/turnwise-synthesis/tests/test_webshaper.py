@@ -199,6 +199,7 @@ def solved(environment: SearchEnvironment) -> list[bool]:
     return [asyncio.run(played(environment, task)).success for task in tasks]
 
 
+@pytest.mark.long
 def test_formulas_about_ones_own_documents_become_tasks_that_the_oracle_solves(
     tmp_path: Path,
 ) -> None:

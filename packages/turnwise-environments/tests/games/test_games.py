@@ -46,6 +46,7 @@ def test_boards_that_nobody_could_solve(monkeypatch: pytest.MonkeyPatch) -> None
         Sokoban(MadeBoards(boxes=6))
 
 
+@pytest.mark.long
 def test_as_many_boards_as_are_asked_for() -> None:
     """There are some 512 of this size: many draws are a board that was there already."""
     made = Sokoban(MadeBoards(size=5, boards=200))
@@ -83,6 +84,7 @@ def test_fewer_lakes_than_are_asked_for_are_told() -> None:
     assert not FrozenLake(maps=20).task_set.warnings
 
 
+@pytest.mark.long
 async def test_slipping_is_as_frequent_as_it_should_be() -> None:
     """From the corner, `right` slips: a third each right, down, and (into the wall) back up."""
     lake = FrozenLake(slippery=True, maps=0)

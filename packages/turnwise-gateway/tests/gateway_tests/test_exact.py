@@ -6,6 +6,7 @@ import random
 from dataclasses import replace
 from typing import Any
 
+import pytest
 import torch
 from hypothesis import given, settings
 from hypothesis import strategies as st
@@ -154,6 +155,7 @@ class Program:
 
 @given(st.integers(0, 2**32), st.integers(1, 8), st.booleans())
 @settings(max_examples=150, deadline=None)
+@pytest.mark.long
 def test_each_sampled_token_is_in_the_record_once_or_in_the_account(
     seed: int, steps: int, without_thoughts: bool
 ) -> None:

@@ -1,5 +1,7 @@
 """Attacks whose episodes nobody grades: they are neither paid nor refused."""
 
+import pytest
+
 from asking import Asking, subject_for
 from turnwise.types import Trajectory, Verdict
 from turnwise_trust.audit.attack import HEDGED, UNGRADED
@@ -22,6 +24,7 @@ class Broken(Asking):
         raise ValueError("broken")
 
 
+@pytest.mark.long
 def test_what_nobody_grades_has_no_figure() -> None:
     probes = {"hedge": HEDGED, "constant": constants, "prompt": prompts, "one": one_answer}
     rows = tried(subject_for(Broken()), probes).findings

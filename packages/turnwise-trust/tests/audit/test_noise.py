@@ -98,6 +98,7 @@ def test_verdicts_that_change_are_not_objective(environment: Asking):
     assert OBJECTIVE in failed(noise, environment)
 
 
+@pytest.mark.long
 def test_a_reward_of_luck_is_noise_unless_luck_is_declared():
     rows = found(noise, Lucky())
     assert rows[VARIANCE].passed is False

@@ -283,6 +283,7 @@ def test_waves_that_do_not_end_are_an_error():
         asyncio.run(play(recipe_of(), runner, Waiting().tasks("train"), 0.05, 8))
 
 
+@pytest.mark.long
 def test_a_later_wave_that_does_not_end_is_given_up():
     class Slowing(Looking):
         shown: list[str] = []

@@ -67,6 +67,7 @@ async def test_an_error_that_ends_the_tending_of_a_worker_reaches_those_that_wai
         await pool.stop()
 
 
+@pytest.mark.long
 async def test_a_worker_that_is_ready_after_its_deadline_did_not_start() -> None:
     launched = Launched(late=True)
     pool = pool_of(launched, 0.4)
