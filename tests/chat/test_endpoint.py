@@ -7,7 +7,7 @@ import pytest
 
 from tests.chat_server import serving
 from turnwise.chat.endpoint import ChatEndpoint, Reply, check_endpoint
-from turnwise.errors import ConfigError
+from turnwise.errors import ConfigError, InfrastructureError
 
 BODY = {"model": "m", "messages": [{"role": "user", "content": "x" * 4000}]}
 
@@ -28,6 +28,19 @@ def test_tokens_are_estimated_where_it_does_not_say(usage: object) -> None:
         server.failures = [answer(usage)]
         reply = asyncio.run(ChatEndpoint(server.url, "m").ask(BODY))
     assert 1000 < reply.tokens < 1100
+
+
+@pytest.mark.parametrize(("proxy", "told"), [("", "501"), ("socks9://127.0.0.1:1", "HTTPS_PROXY")])
+def test_an_endpoint_with_a_certificate_is_reached_by_the_proxy_of_the_environment(
+    proxy: str, told: str, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    with serving(lambda body, number: "Yes.") as server:
+        for name in ("HTTP_PROXY", "HTTPS_PROXY"):
+            monkeypatch.setenv(name, proxy or server.url)  # which has no method CONNECT
+        far = ChatEndpoint("https://judge.invalid/v1", "m", attempts=1)
+        with pytest.raises(InfrastructureError, match=told):
+            asyncio.run(far.ask(BODY))
+        assert asyncio.run(ChatEndpoint(server.url, "m").ask(BODY)).text == "Yes."
 
 
 @pytest.mark.parametrize(

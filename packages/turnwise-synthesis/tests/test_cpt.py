@@ -16,6 +16,7 @@ from turnwise.config import ModelConfig
 from turnwise.errors import DataError
 from turnwise.models.load import load_tokenizer
 from turnwise.monitor.display import SilentDisplay
+from turnwise.storage import checkpoint
 from turnwise.storage.run_folder import RunFolder
 from turnwise_synthesis.cpt import pieces_of, read_texts
 
@@ -92,3 +93,19 @@ class Stopping(SilentDisplay):
         self.steps += 1
         if self.steps == 2:
             raise asyncio.CancelledError
+
+
+@pytest.mark.parametrize(
+    ("saved", "beginning"),
+    [
+        (["step-000002"], None),
+        (["step-000002", "cpt/step-000003"], "cpt/step-000003"),
+        (["cpt/step-000003", "cold_start/step-000001"], "cold_start/step-000001"),
+    ],
+)
+def test_a_kl_term_keeps_to_the_weights_with_which_rl_begins(
+    saved: list[str], beginning: str | None, tmp_path: Path
+) -> None:
+    for name in saved:
+        (tmp_path / name).mkdir(parents=True)
+    assert checkpoint.before_rl(tmp_path) == (beginning and tmp_path / beginning)

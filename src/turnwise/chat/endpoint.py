@@ -119,10 +119,19 @@ class ChatEndpoint:
         InfrastructureError where there is none, LongError where the messages are too long."""
         return await self._asked(body, _turn)
 
+    def _client(self) -> httpx2.AsyncClient:
+        # An endpoint without a certificate is in the same network: no proxy leads to it.
+        proxied = self._verify is not False
+        try:
+            return httpx2.AsyncClient(headers=self._headers, verify=self._verify, trust_env=proxied)
+        except (ImportError, ValueError) as error:
+            raise InfrastructureError(
+                f"{self.place} cannot be asked by the proxy of HTTPS_PROXY or ALL_PROXY: {error}"
+            ) from None
+
     async def _asked(self, body: Mapping[str, Any], read: Read[Found]) -> Found:
         problem, status = "", 0
-        client = httpx2.AsyncClient(headers=self._headers, verify=self._verify, trust_env=False)
-        async with client as http:
+        async with self._client() as http:
             for attempt in range(self._attempts):
                 if attempt:
                     await asyncio.sleep(min(FIRST_PAUSE * 2 ** (attempt - 1), LONGEST_PAUSE))

@@ -6,6 +6,7 @@ by SIGUSR1, to be run again. The last three save first. Not here: the errors (`e
 signals (`stopping.py`).
 """
 
+import errno
 from typing import NoReturn
 
 from turnwise.errors import NotSupportedError, UserError, first_line
@@ -37,6 +38,15 @@ def full_memory(error: BaseException) -> str:
         "goes on by --resume too, and with model.lora_rank; sampling with a lower "
         "engine.kv_cache_tokens or engine.max_sequences; nvidia-smi shows what else is on a card"
     )
+
+
+REFUSALS = (errno.ENOSPC, errno.EDQUOT, errno.EROFS, errno.EIO, errno.EACCES, errno.EPERM)
+
+
+def refusal(error: BaseException) -> str:
+    """Say what a disk, or the rights on it, refused; else ""."""
+    refused = isinstance(error, OSError) and error.errno in REFUSALS
+    return f"{error.filename or 'a file'}: {error.strerror}" if refused else ""
 
 
 def exit_code(error: BaseException) -> int:

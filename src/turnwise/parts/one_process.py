@@ -142,26 +142,26 @@ def run_learner(
     algorithm: Algorithm,
     model: PreTrainedModel,
     words: Words | None,
-    cold_start: Path | None,
+    before_rl: Path | None,
 ) -> RunLearner:
     """The learner of a recipe's policy; arguments as for `Resources.learner`."""
     second = second_model(SecondParts(recipe, algorithm, model, words))
-    reference = load_reference(recipe, algorithm, cold_start)
+    reference = load_reference(recipe, algorithm, before_rl)
     teacher = teacher_of(recipe, load_teachers(recipe, recipe.model.device))
     given = reference, recipe.learning, algorithm, recipe.rollout.temperature
     return RunLearner(model, *given, second=second, teacher=teacher)
 
 
 def load_reference(
-    recipe: Recipe, algorithm: Algorithm, cold_start: Path | None, in_files: bool = False
+    recipe: Recipe, algorithm: Algorithm, before_rl: Path | None, in_files: bool = False
 ) -> PreTrainedModel | None:
-    """The reference of a KL term: the model of the checkpoint after the cold start, or the one that
+    """The reference of a KL term: the model of the checkpoint that RL begins with, or the one that
     the recipe names; None with LoRA, where it is the model without adapters. To be divided, it may
     stay in its files."""
     if not algorithm.has_reference or recipe.model.lora_rank:
         return None
-    if cold_start is not None:
-        checkpoint.check(cold_start)
+    if before_rl is not None:
+        checkpoint.check(before_rl)
     return load_model(
-        recipe.model, cold_start, longest=recipe.rollout.max_tokens, in_files=in_files
+        recipe.model, before_rl, longest=recipe.rollout.max_tokens, in_files=in_files
     )[0]

@@ -41,11 +41,11 @@ class Resources:
         algorithm: Algorithm,
         model: PreTrainedModel,
         words: Words | None,
-        cold_start: Path | None,
+        before_rl: Path | None,
     ) -> Learner:
         """The learner of a policy in RL, with the models beside it; `words` are the second model's,
-        `cold_start` is the checkpoint that RL begins with, where there is one."""
-        return run_learner(recipe, algorithm, model, words, cold_start)
+        `before_rl` is the checkpoint that RL begins with, where there is one."""
+        return run_learner(recipe, algorithm, model, words, before_rl)
 
     def offline_learner(
         self, recipe: Recipe, model: PreTrainedModel, make: MakeOffline

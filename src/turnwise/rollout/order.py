@@ -169,7 +169,8 @@ class RolloutSchedule:
         verdicts = [one.verdict for group in groups for one in group.graded if one.verdict]
         if horizon is None or self._turns == most or not verdicts:
             return
-        reached = (one.parts[horizon.part] if horizon.part else one.success for one in verdicts)
+        part = horizon.part
+        reached = (one.parts.get(part, 0.0) if part else one.success for one in verdicts)
         self._successes.append(fmean(reached))
         lately = self._successes[-horizon.window :]
         if len(lately) == horizon.window and fmean(lately) >= horizon.target:

@@ -50,6 +50,13 @@ def stages_of_a_run() -> list[str]:
     return [*last, REINFORCEMENT, COLD_START, *first]
 
 
+def before_rl(checkpoints: Path) -> Path | None:
+    """The checkpoint that RL begins with: of the cold start, else of a stage before it."""
+    stages = stages_of_a_run()
+    before = stages[stages.index(COLD_START) :]
+    return next(filter(None, (latest(root_of(checkpoints, stage)) for stage in before)), None)
+
+
 def follows_rl(stage: str) -> bool:
     """Whether a stage comes after RL."""
     return stage in wings().all_stages() and wings().all_stages()[stage][1] == "after RL"

@@ -49,12 +49,10 @@ class Learners:
         self.algorithm = context.algorithm
         """The algorithm with its present filter on groups, which a reaction may change."""
         recipe = context.recipe
-        cold = checkpoint.latest(
-            checkpoint.root_of(context.folder.checkpoints, checkpoint.COLD_START)
-        )
+        before = checkpoint.before_rl(context.folder.checkpoints)
         words = words_of(context.algorithm, context.components.scaffold)
         self.policy: Learner = context.resources.learner(
-            recipe, context.algorithm, context.components.model, words, cold
+            recipe, context.algorithm, context.components.model, words, before
         )
         """The policy's learner, with the models that the algorithm wants beside it."""
         self.reward_sources = context.components.reward_sources

@@ -53,11 +53,11 @@ class ClusterResources(Resources):
         algorithm: Algorithm,
         model: PreTrainedModel,
         words: Words | None,
-        cold_start: Path | None,
+        before_rl: Path | None,
     ) -> Learner:
         if cluster_of(recipe).learners == 1:
-            return super().learner(recipe, algorithm, model, words, cold_start)
-        reference = load_reference(recipe, algorithm, cold_start, in_files=True)
+            return super().learner(recipe, algorithm, model, words, before_rl)
+        reference = load_reference(recipe, algorithm, before_rl, in_files=True)
         teachers = load_teachers(recipe, recipe.model.device, in_files=True)
         team = self._team(recipe, model)
         return DistributedLearner(team, recipe, model, reference, words, teachers)

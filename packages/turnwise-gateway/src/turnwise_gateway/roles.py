@@ -24,9 +24,9 @@ from turnwise_gateway.settings import AgentConfig, FrozenPolicy
 
 
 def frozen_engines(agent: AgentConfig, components: Components) -> dict[str, Engine]:
-    """An engine for each checkpoint of a frozen role. Without one, it has the weights after the
-    cold start of the run that the components' are of, or the recipe's own. Raises ConfigError for
-    an engine that servers sample for, DataError for a damaged checkpoint."""
+    """An engine for each checkpoint of a frozen role. Without one, it has the weights with which RL
+    began in the run that the components' are of, or the recipe's own. Raises ConfigError for an
+    engine that servers sample for, DataError for a damaged checkpoint."""
     recipe = components.recipe
     policies = [role.policy for role in agent.roles.values()]
     named = dict.fromkeys(one.checkpoint for one in policies if isinstance(one, FrozenPolicy))
@@ -37,7 +37,7 @@ def frozen_engines(agent: AgentConfig, components: Components) -> dict[str, Engi
         )
     made, longest = {}, recipe.rollout.max_tokens
     for name in named:
-        folder = Path(name) if name else _cold_start(components.weights)
+        folder = Path(name) if name else _before_rl(components.weights)
         if folder is not None:
             checkpoint.check(folder)
         model, _ = load_model(recipe.model, folder, recipe.seed, longest)
@@ -48,12 +48,9 @@ def frozen_engines(agent: AgentConfig, components: Components) -> dict[str, Engi
     return made
 
 
-def _cold_start(weights: Path | None) -> Path | None:
-    """The checkpoint after the cold start of a run, one of whose checkpoints is given."""
-    if weights is None:
-        return None
-    run = checkpoint.checkpoints_beside(weights)
-    return checkpoint.latest(checkpoint.root_of(run, checkpoint.COLD_START))
+def _before_rl(weights: Path | None) -> Path | None:
+    """The checkpoint that RL began with, of a run one of whose checkpoints is given."""
+    return weights and checkpoint.before_rl(checkpoint.checkpoints_beside(weights))
 
 
 def by_role(groups: Sequence[Group]) -> list[Group]:

@@ -17,8 +17,8 @@ from typing import Any
 
 from turnwise.config import flattened
 from turnwise.errors import ConfigError, DataError
-from turnwise.storage.checkpoint import COLD_START, REINFORCEMENT, latest, root_of
-from turnwise.storage.run_folder import RunFolder, mapped, with_whole_paths
+from turnwise.storage.checkpoint import latest, root_of, stages_of_a_run
+from turnwise.storage.run_folder import RunFolder, mapped, new_file, with_whole_paths
 from turnwise.storage.run_lock import LOCK
 from turnwise_studies.config import Study
 from turnwise_studies.plan import PlannedRun
@@ -82,12 +82,10 @@ def differences(run: PlannedRun, folder: RunFolder, beside: Path) -> list[str]:
 def prepare_folder(study: Study, out: Path) -> None:
     """Make the folder, and copy the study's file into it. Raises DataError where the disk
     refuses."""
-    try:
+    with new_file(out):
         (out / "recipes").mkdir(parents=True, exist_ok=True)
         (out / "logs").mkdir(exist_ok=True)
         shutil.copyfile(study.file, out / COPY)
-    except OSError as error:
-        raise DataError(f"{out} cannot be written: {error.strerror}") from error
 
 
 def clear(folder: Path) -> None:
@@ -99,9 +97,9 @@ def clear(folder: Path) -> None:
 
 
 def weights_at_end(out: Path, name: str) -> Path:
-    """The newest weights of a run: of RL, or of a run without it those of its cold start."""
+    """The newest weights of a run: those of its last stage."""
     checkpoints = out / name / "checkpoints"
-    found = (latest(root_of(checkpoints, stage)) for stage in (REINFORCEMENT, COLD_START))
+    found = (latest(root_of(checkpoints, stage)) for stage in stages_of_a_run())
     weights = next((one for one in found if one is not None), None)
     if weights is None:
         raise DataError(f"{checkpoints} has no checkpoint: delete {out / name} to train it again")

@@ -13,6 +13,7 @@ from turnwise.environments.registry import make_environment
 from turnwise.errors import ConfigError, DataError, RunStoppedError
 from turnwise.monitor.display import Display
 from turnwise.stopping import stoppable
+from turnwise.storage.run_folder import new_file
 from turnwise.storage.run_lock import locked
 from turnwise_studies.config import COLD_START, Study, load_study
 from turnwise_studies.folder import check_folder, is_finished, prepare_folder
@@ -68,10 +69,8 @@ def run_study(
                     f"{len(failures)} of {len(runs)} runs failed, the others are kept: "
                     f"{failures[0]}{more}"
                 )
-        try:
+        with new_file(folder):
             found = _write(study, study_command(source, overrides, smallest), runs, folder)
-        except OSError as error:
-            raise DataError(f"{folder} cannot be written: {error.strerror}") from error
     return found, folder
 
 

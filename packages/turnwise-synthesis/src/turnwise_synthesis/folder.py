@@ -9,7 +9,8 @@ from collections.abc import Iterator, Mapping
 from pathlib import Path
 from typing import Any
 
-from turnwise.errors import DataError, InfrastructureError
+from turnwise.errors import DataError
+from turnwise.storage.run_folder import new_file
 
 ITEMS, REFUSED, SETTINGS = "items.jsonl", "refused.jsonl", "synthesis.json"
 Line = dict[str, Any]
@@ -54,11 +55,8 @@ class Folder:
 
 
 def _append(file: Path, text: str) -> None:
-    try:
-        with file.open("a", encoding="utf-8") as opened:
-            opened.write(text)
-    except OSError as error:
-        raise InfrastructureError(f"{file} cannot be written: {error.strerror}") from error
+    with new_file(file), file.open("a", encoding="utf-8") as opened:
+        opened.write(text)
 
 
 def _read(file: Path) -> Iterator[Line]:

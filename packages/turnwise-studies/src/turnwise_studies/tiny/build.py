@@ -27,6 +27,7 @@ from turnwise.environments.search.corpus import Document
 from turnwise.errors import DataError, unknown_name
 from turnwise.monitor.display import Display
 from turnwise.seeds import derive
+from turnwise.storage.run_folder import new_file
 from turnwise_studies.tiny.architecture import (
     END,
     PAD,
@@ -111,10 +112,8 @@ def build(
     for stage in stages:
         if stage not in STAGES:
             raise unknown_name("stage", stage, STAGES)
-    try:
+    with new_file(target):
         target.mkdir(parents=True, exist_ok=True)
-    except OSError as error:
-        raise DataError(f"{target} cannot be written: {error.strerror}") from error
     if any(target.iterdir()):
         raise DataError(f"{target} is not empty: name a new folder")
     tokenizer = train_tokenizer(documents, FIRST_VOCABULARY)
