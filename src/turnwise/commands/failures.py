@@ -45,8 +45,9 @@ REFUSALS = (errno.ENOSPC, errno.EDQUOT, errno.EROFS, errno.EIO, errno.EACCES, er
 
 def refusal(error: BaseException) -> str:
     """Say what a disk, or the rights on it, refused; else ""."""
-    refused = isinstance(error, OSError) and error.errno in REFUSALS
-    return f"{error.filename or 'a file'}: {error.strerror}" if refused else ""
+    if isinstance(error, OSError) and error.errno in REFUSALS:
+        return f"{error.filename or 'a file'}: {error.strerror}"
+    return ""
 
 
 def exit_code(error: BaseException) -> int:
