@@ -65,9 +65,12 @@ def test_an_episode_is_one_of_its_own_environment(both: Joint, name: str) -> Non
     assert not judged(both, task, answered("nothing")).success
 
 
-def test_budgets_are_those_of_the_tasks_environment(both: Joint) -> None:
+def test_budgets_are_those_of_the_tasks_environment(both: Joint, mine: Path) -> None:
     assert both.budget(first(both, "sums")) == Budget(max_turns=3, max_tokens=200)
     assert both.budget(first(both, "proofs")) == Budget()
+    own = {"name": f"{mine}:Ending", "max_turns": 3, "max_tool_calls": 5}
+    environment = made(one=own, two=own)
+    assert environment.budget(first(environment, "one")) == Budget(2, max_tool_calls=5)
 
 
 def told(environment: Environment, task: Task, tool: str, **arguments: Any) -> str:
@@ -86,10 +89,14 @@ def test_the_tools_of_another_environment_are_mistakes(both: Joint) -> None:
 ENDING = """
 from dataclasses import replace
 from turnwise import Environment, Task, Verdict, tool
+from turnwise.environments.base import Budget
 
 class Ending(Environment):
     def tasks(self, split):
         return [Task("a", "b")]
+
+    def budget(self, task):
+        return Budget(max_turns=2)
 
     async def reset(self, task, seed):
         self.begun = task.id

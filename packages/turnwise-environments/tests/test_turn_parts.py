@@ -3,7 +3,6 @@ work. Each test of a loop would pay more than once if sums were not of changes."
 
 import asyncio
 from collections.abc import Sequence
-from dataclasses import replace
 from pathlib import Path
 from typing import Any
 
@@ -17,10 +16,8 @@ from turnwise.environments.derived import equipped, guarded
 from turnwise.environments.turn_parts import results_of
 from turnwise.types import Action, Step, Task, ToolCall, ToolResult, Trajectory, Turn
 from turnwise_environments.choosing import all_tasks, spread
-from turnwise_environments.function_calling.applications import DAYS
 from turnwise_environments.measurement import played_all
 from turnwise_environments.progress import changes_of, is_harm, share_of_changes
-from turnwise_environments.rewards.toolrl import write_calls
 from turnwise_environments.shop.environment import BACK, BUY
 
 EARNED = {
@@ -162,29 +159,6 @@ def test_every_write_at_once_earns_little() -> None:
     verdict = judged(environment, task, *calls)
     assert sum(verdict.turn_parts["progress"]) == pytest.approx(1 / len(calls))
     assert sum(verdict.turn_parts["harm"]) == len(calls) - 1
-
-
-def test_moving_an_event_to_and_fro_earns_once() -> None:
-    environment = made("function_calling")
-    task = next(
-        one
-        for one in all_tasks(environment)
-        if len(one.secret["calls"]) == 1 and "move_event" in one.secret["calls"][0][-1]
-    )
-    *reads, move = environment.oracle(task)[:-1]
-    title = next(
-        event
-        for event, slot in task.data["state"]["calendar"].items()
-        if task.secret["state"]["calendar"].get(event) != slot
-    )
-    day, hour = task.data["state"]["calendar"][title]
-    back = ToolCall("move_event", {"title": title, "day": day, "hour": hour})
-    undo = calling("tool_call", calls=write_calls([back]))
-    away = replace(back, arguments={"title": title, "day": DAYS[0], "hour": 8})
-    harm = calling("tool_call", calls=write_calls([away]))
-    verdict = judged(environment, task, *reads, move, undo, move, harm)
-    assert verdict.turn_parts["progress"][len(reads) :] == [1.0, -1.0, 1.0, -1.0]
-    assert verdict.turn_parts["harm"][len(reads) :] == [0.0, 1.0, 0.0, 1.0]
 
 
 def test_questions_are_answered_once_and_only_by_what_was_asked_for() -> None:

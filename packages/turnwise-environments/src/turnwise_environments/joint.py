@@ -150,8 +150,11 @@ class Joint(Environment):
         return self._chosen[split]
 
     def budget(self, task: Task) -> Budget:
-        """The budgets of the task's environment in the recipe."""
-        return self._configs[_name(task)].budget
+        """The budgets of the task's environment: in the recipe, and of its own; the lower ones."""
+        name = _name(task)
+        both = zip(self._configs[name].budget, self._members[name].budget(_own(task)), strict=True)
+        given = ([one for one in pair if one is not None] for pair in both)
+        return Budget(*(min(pair, default=None) for pair in given))
 
     def tools(self) -> list[Tool]:
         return list(self._tools)

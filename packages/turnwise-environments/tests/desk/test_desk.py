@@ -89,7 +89,7 @@ def test_one_thing_wrong_and_all_is_lost(made: ServiceDesk) -> None:
 
 
 def test_the_user_tells_one_thing_at_a_time() -> None:
-    user = User([["code", "C"], ["street", "S"], ["", "Q"]])
+    user = User([["code", "C"], ["Street", "S"], ["", "Q"]])
     assert user.hear("Which STREET?") == "S"
     assert user.hear("well") == "C"
     assert user.hear("done") == "Q"

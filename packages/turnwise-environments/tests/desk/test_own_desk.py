@@ -24,7 +24,7 @@ from turnwise.types import Action, Task, ToolCall
 from turnwise_environments.choosing import all_tasks
 from turnwise_environments.desk.own import was_told
 from turnwise_environments.desk.own_tools import differences, write
-from turnwise_environments.measurement import NOTHING, played_all, success
+from turnwise_environments.measurement import NOTHING, _goes_on, played_all, success
 
 
 @pytest.fixture
@@ -179,6 +179,12 @@ def test_tool_classes_as_tau_bench_has_them(tmp_path: Path) -> None:
     assert lend.schema["parameters"]["properties"]["book"] == {"type": "string"}
     (task,) = all_tasks(environment)
     assert success(played_all(environment, [task], [environment.oracle(task)])) == 1.0
+
+
+async def test_a_restored_episode_shows_rows_as_it_did(library: Environment) -> None:
+    task = wanting(library, "Borrow Rivers")
+    script = [calling("lend", **LEND["kwargs"]), calling("show_book", book="b1")]
+    assert await _goes_on(library, task, task, script)
 
 
 def test_differences_are_written_back() -> None:
@@ -351,7 +357,8 @@ def test_a_tool_that_holds_the_interpreter_is_stopped_and_the_episode_goes_on(
 
 def test_tools_of_the_same_process_do_the_same(tmp_path: Path) -> None:
     spoiling = "\ndef spoil(data) -> str:\n    data.clear()\n    raise KeyError('too late')\n"
-    options = all_train(written(tmp_path, tools=TOOLS + spoiling))
+    odd = "\ndef odd(data) -> dict:\n    return {(1, 2): 'no JSON'}\n"
+    options = all_train(written(tmp_path, tools=TOOLS + spoiling + odd))
     apart, here = (
         make_environment("own_desk", {**options, "isolated": isolated})
         for isolated in (True, False)
@@ -362,10 +369,11 @@ def test_tools_of_the_same_process_do_the_same(tmp_path: Path) -> None:
         for one in (apart, here)
     ]
     assert plays[0] == plays[1]
-    script = [calling("spoil"), *apart.oracle(tasks[0])]
+    script = [calling("odd"), calling("spoil"), *apart.oracle(tasks[0])]
     spoilt = [played(one, tasks[0], *script) for one in (apart, here)]
     assert [verdict_of(play).parts["database"] for play in spoilt] == [0.0, 0.0]
     assert spoilt[0].seen == spoilt[1].seen
+    assert spoilt[0].seen[1][0].startswith("Error: odd: TypeError")
 
 
 def test_a_tool_that_ends_the_program_does_not_end_it(tmp_path: Path) -> None:

@@ -92,6 +92,7 @@ def test_a_call_takes_no_place_that_another_one_needs() -> None:
 BROKEN = {
     "'question' and 'function' must be there": ({**QUESTION, "function": None}, ANSWER),
     "a question is messages, an answer": ({**QUESTION, "question": [["Hello"]]}, ANSWER),
+    "an answer {tool: values}": (QUESTION, {**ANSWER, "ground_truth": [{"f": ["x"]}]}),
     "no calls fit its answer": (QUESTION, {**ANSWER, "ground_truth": [{"f": {"x": []}}]}),
 }
 

@@ -27,6 +27,7 @@ from turnwise.types import Action, Step, Task
 from turnwise_environments.choosing import all_tasks
 from turnwise_environments.games import sokoban
 from turnwise_environments.games.bandit import RISKY_CHANCE, SAFE_PAY, Bandit
+from turnwise_environments.games.doors import Doors
 from turnwise_environments.games.frozen_lake import FrozenLake
 from turnwise_environments.games.long_walk import LongWalk
 from turnwise_environments.games.sokoban import LevelFile, MadeBoards, Sokoban, read_levels, solve
@@ -172,6 +173,11 @@ def test_what_a_game_cannot_do_is_told_to_the_agent(name: str) -> None:
     assert "Error: there is no" in said(nowhere)
     assert (nowhere.done, nowhere.reward) == (False, 0)
     assert (given_up.done, given_up.abort) == (True, True)
+
+
+@pytest.mark.parametrize("kind", [Bandit, Doors])
+def test_more_tasks_are_other_data(kind: type[Bandit | Doors]) -> None:
+    assert kind(count=1).spec.data_hash != kind(count=2).spec.data_hash
 
 
 def go(door: str) -> Action:

@@ -12,6 +12,7 @@ from turnwise_environments.choosing import all_tasks
 from turnwise_environments.measurement import success
 from turnwise_environments.web_forms.environment import WebForms
 from turnwise_environments.web_forms.kinds import KINDS
+from turnwise_environments.web_forms.kinds.lists import _found as found
 
 made = prototype("web_forms")
 
@@ -55,6 +56,13 @@ def test_a_wrong_password_can_be_tried_again(made: WebForms) -> None:
     assert success([play]) == 1.0
     assert "User name or password is wrong." in play.trajectory.observed[1]
     assert not judged(made, task, *wrong, press).success
+
+
+def test_a_search_finds_a_thing_by_all_of_its_words(made: WebForms) -> None:
+    task = task_of(made, "search")
+    number = int(task.secret["wanted"]["taken"])
+    colour, good, city, _ = task.data["things"][number]
+    assert found(task.data["things"], f"{city} {colour} {good.upper()}") == [number]
 
 
 def test_keys_and_what_is_no_element(made: WebForms) -> None:

@@ -5,10 +5,8 @@ corpus is that of the environment `search`; the agent searches, turns pages over
 and keeps notes, and an agent that browses more finds more.
 """
 
-import json
 import random
 from collections.abc import Sequence
-from dataclasses import asdict, dataclass
 
 from pydantic import StrictInt
 
@@ -42,19 +40,10 @@ PARTS = {
 }
 
 
-@dataclass
-class Play:
-    """Counts of an episode's searches and opened documents."""
-
-    searches: int = 0
-    opened: int = 0
-
-
 class DeepResearch(NotesTools, Environment):
     """Tools: search, open_document, and those of notes."""
 
     facts = EnvironmentSpec("deep_research", "1", parts=PARTS)
-    _play: Play
 
     def __init__(self, result_tokens: Count = 32, page_tokens: Count = 400) -> None:
         """A result of a search has `result_tokens` tokens at most, a line of a document
@@ -67,7 +56,7 @@ class DeepResearch(NotesTools, Environment):
         self._known = {document.id: document for document in self._documents}
 
     async def reset(self, task: Task, seed: int) -> Observation:
-        self._play, self.notes = Play(), Notes()
+        self.notes = Notes()
         return await super().reset(task, seed)
 
     @tool
@@ -77,7 +66,6 @@ class DeepResearch(NotesTools, Environment):
             raise ToolError("the query is empty: write the words to search for")
         if not 1 <= page <= DEEPEST // PAGE:
             raise ToolError(f"page is 1 to {DEEPEST // PAGE}, not {page}")
-        self._play.searches += 1
         found = self._index.search(query, DEEPEST)
         shown = [self._documents[place] for place in found[(page - 1) * PAGE : page * PAGE]]
         lines = [
@@ -96,16 +84,16 @@ class DeepResearch(NotesTools, Environment):
             raise ToolError(
                 f"there is no document {document!r}: write it as in a result's brackets"
             )
-        self._play.opened += 1
         return self._shown(found)
 
     async def verify(self, trajectory: Trajectory) -> Verdict:
         """1 for the name of the class, with or without its module; else 0."""
         success = exact_match(trajectory.answer, trajectory.task.secret["answers"])
+        used = [one.call.name for turn in trajectory.turns for one in results_of(turn)]
         parts = {
             "exact_match": float(success),
-            "searches": float(self._play.searches),
-            "opened": float(self._play.opened),
+            "searches": float(used.count("search")),
+            "opened": float(used.count("open_document")),
         }
         wanted = trajectory.task.secret["open"]
         steps = [self._steps(turn, wanted) for turn in trajectory.turns]
@@ -137,13 +125,11 @@ class DeepResearch(NotesTools, Environment):
         return [Action("", calls=(call,)), Action("", answer=name)]
 
     def snapshot(self) -> bytes:
-        state = {"play": asdict(self._play), "notes": self.notes.snapshot().decode()}
-        return json.dumps(state).encode()
+        return self.notes.snapshot()
 
     def restore(self, state: bytes) -> None:
-        found = json.loads(state)
-        self._play, self.notes = Play(**found["play"]), Notes()
-        self.notes.restore(found["notes"].encode())
+        self.notes = Notes()
+        self.notes.restore(state)
 
     def _shown(self, document: Document) -> str:
         return "\n".join(self.truncate(line, self._page_tokens) for line in self._page(document))

@@ -138,7 +138,7 @@ class OwnDesk(Desk):
             "dialogue": asdict(play.dialogue),
             "over": play.over,
         }
-        return json.dumps(state, sort_keys=True).encode()
+        return json.dumps(state).encode()
 
     def restore(self, state: bytes) -> None:
         found = json.loads(state)

@@ -48,7 +48,8 @@ def read_tables(path: Path) -> Data:
 
 def differences(before: Data, after: Data) -> Changes:
     found: Changes = {}
-    for name in sorted({*before, *after}):
+    # In the order of the tables, not sorted: a restored episode has to list rows as it did before.
+    for name in {**before, **after}:
         old, new = before.get(name), after.get(name)
         if name in before and name in after and old == new:
             continue
@@ -71,7 +72,7 @@ def write(changes: Changes, data: Data) -> None:
 def _changed_rows(old: Data, new: Data) -> dict[str, list[Any]]:
     return {
         str(key): [new[key]] if key in new else []
-        for key in sorted({**old, **new}, key=str)
+        for key in {**old, **new}
         if key not in old or key not in new or old[key] != new[key]
     }
 
@@ -283,11 +284,11 @@ def _acting(function: Callable[..., Any], name: str, place: str) -> Callable[...
     def act(self: Any, **arguments: Any) -> str:
         try:
             result = function(self.data, **arguments)
+            return result if isinstance(result, str) else json.dumps(result, default=_written)
         except (ToolError, InfrastructureError, ConnectionError, TimeoutError):
             raise
         except Exception as error:  # as in tau-bench: a wrong id is often a KeyError
             raise ToolError(f"{name}: {type(error).__name__}: {error}") from error
-        return result if isinstance(result, str) else json.dumps(result, default=_written)
 
     act.__name__ = name
     try:

@@ -135,8 +135,8 @@ class User:
         """The reply to what the agent says; None ends the conversation."""
         if not self.waiting:
             return None
-        words = said.lower()
-        asked_for = (i for i, (word, _) in enumerate(self.waiting) if word and word in words)
+        words = [word.lower() for word, _ in self.waiting]
+        asked_for = (i for i, word in enumerate(words) if word and word in said.lower())
         return self.waiting.pop(next(asked_for, 0))[1]
 
 

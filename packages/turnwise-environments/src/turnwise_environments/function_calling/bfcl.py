@@ -111,8 +111,10 @@ def _task(record: Mapping[str, Any], answers: Mapping[str, Any], where: str) -> 
         raise DataError(f"{where}: the file of answers has none for {record.get('id')!r}")
     try:
         said = "\n".join(f"<{one['role']}> {one['content']} </{one['role']}>" for one in turns[0])
-        calls = [ToolCall(name, _first(one)) for call in accepted for name, one in call.items()]
-    except (TypeError, KeyError, AttributeError):
+        calls = [
+            ToolCall(name, dict(_first(one))) for call in accepted for name, one in call.items()
+        ]
+    except (TypeError, ValueError, KeyError, AttributeError):
         raise DataError(f"{where}: a question is messages, an answer {{tool: values}}") from None
     prompt = "Tools:\n" + "\n".join(map(json.dumps, tools)) + f"\n\n{said}"
     if not is_accepted(calls, accepted):

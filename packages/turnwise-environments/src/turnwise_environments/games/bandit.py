@@ -31,7 +31,7 @@ class Bandit(Game):
         won more than the safe machine would have paid."""
         self.pulls = pulls
         tasks = {split: [self._task(split, place) for place in range(count)] for split in SPLITS}
-        self.task_set = TaskSet(tasks, digest=f"{pulls}")
+        self.task_set = TaskSet.of(tasks)
 
     def _task(self, split: Split, number: int) -> Task:
         draw = derive("bandit", split, number)

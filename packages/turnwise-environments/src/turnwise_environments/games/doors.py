@@ -35,7 +35,7 @@ class Doors(Game):
         self.rooms, self.colours = rooms, COLOURS[:doors]
         tasks = {split: [self._task(split, place) for place in range(count)] for split in SPLITS}
         scores = SOLVED | {"random": doors**-rooms}
-        self.task_set = TaskSet(tasks, f"{rooms} {doors}", scores)
+        self.task_set = TaskSet.of(tasks, scores)
 
     @tool
     def open(self, door: str) -> str:

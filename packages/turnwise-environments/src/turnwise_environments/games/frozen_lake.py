@@ -143,9 +143,12 @@ def _distances(rows: Sequence[str]) -> dict[int, int]:
 @cache  # seconds for thousands, and checks make the environment several times
 def _random_maps(size: int, count: int, frozen_share: float) -> Sequence[tuple[str, ...]]:
     """Different ones, each with a way to the goal; fewer than asked where there are not so many."""
-    generate = _toy_text().generate_random_map
-    drawn = (tuple(generate(size, frozen_share, seed)) for seed in range(4 * count))
-    return list(dict.fromkeys(drawn))[:count]
+    generate, found = _toy_text().generate_random_map, dict[tuple[str, ...], None]()
+    for seed in range(4 * count):
+        found[tuple(generate(size, frozen_share, seed))] = None
+        if len(found) == count:
+            break
+    return list(found)
 
 
 def _standard_map(size: int) -> tuple[str, ...]:

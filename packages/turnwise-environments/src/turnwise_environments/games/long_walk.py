@@ -61,9 +61,11 @@ class LongWalk(Game):
         if wanted != _best(play.scene["order"], doors):
             play.over = True
             return "Wrong door: the walk is over."
-        play.reward = (room + 1) / self.length
-        play.scene = {"room": room + 1, "order": self._order_after(play.task, room + 1)}
-        play.won = play.over = room + 1 == self.length
+        room += 1
+        play.reward = room / self.length
+        order = self._order_in(play.task, room, play.scene["order"])
+        play.scene = {"room": room, "order": order}
+        play.won = play.over = room == self.length
         return "You are out." if play.over else self._look()
 
     async def verify(self, trajectory: Trajectory) -> Verdict:
@@ -74,11 +76,10 @@ class LongWalk(Game):
         return replace(verdict, parts={**verdict.parts, **further})
 
     def oracle(self, task: Task) -> Sequence[Action]:
-        data = task.data
-        right = [
-            _best(self._order_after(data, room), self._doors(data, room))
-            for room in range(self.length)
-        ]
+        order, right = task.data["order"], []
+        for room in range(self.length):
+            order = self._order_in(task.data, room, order)
+            right.append(_best(order, self._doors(task.data, room)))
         return [Action("", door, (ToolCall("go", {"door": door}),)) for door in right]
 
     def random_actions(self, task: Task, stream: random.Random) -> Sequence[Action]:
@@ -116,14 +117,10 @@ class LongWalk(Game):
             return None
         return COLOURS[derive("long walk", data["walk"], "herald", room) % len(COLOURS)]
 
-    def _order_after(self, data: Mapping[str, Any], room: int) -> list[str]:
-        """The order of the colours that holds in a room."""
-        order: list[str] = data["order"]
-        for passed in range(0, room + 1, self.herald_every or room + 1):
-            herald = self._herald(data, passed)
-            if herald is not None:
-                order = [herald, *(colour for colour in order if colour != herald)]
-        return order
+    def _order_in(self, data: Mapping[str, Any], room: int, before: list[str]) -> list[str]:
+        """The order of the colours that holds in a room, by that of the room before."""
+        herald = self._herald(data, room)
+        return before if herald is None else [herald, *(one for one in before if one != herald)]
 
 
 def _best(order: Sequence[str], doors: Sequence[str]) -> str:

@@ -12,12 +12,12 @@ from collections.abc import Iterator, Mapping, Sequence
 from typing import Any
 
 from turnwise.environments.base import EnvironmentSpec
-from turnwise.environments.tasksets import SOLVED, SPLITS, Split, Tasks, TaskSet, every
-from turnwise.errors import ConfigError, unknown_name
+from turnwise.environments.tasksets import SOLVED, SPLITS, Split, TaskSet
+from turnwise.errors import ConfigError
 from turnwise.ranges import Count
 from turnwise.seeds import derive
 from turnwise.types import Action, Task, Trajectory, Verdict
-from turnwise_environments.common import identity
+from turnwise_environments.common import each_once, identity
 from turnwise_environments.web import EpisodeSite, Observations, Pages, WebEnvironment
 from turnwise_environments.web_forms.kinds import KINDS
 from turnwise_environments.web_forms.kinds.base import Draft, FormSite, words_of
@@ -31,20 +31,12 @@ RANDOM_SCORE = 0.024
 
 
 def made_tasks(count: int, kinds: Sequence[str]) -> TaskSet:
-    """`count` tasks for each split, the kinds in turn. Raises ConfigError for an unknown kind, and
-    where there are not so many."""
-    for kind in kinds:
-        if kind not in KINDS:
-            raise unknown_name("kind of web forms", kind, KINDS)
+    """`count` tasks for each split, the kinds in turn. Raises ConfigError where there are not so
+    many."""
     tasks = {split: _made(split, count, kinds) for split in SPLITS}
     standard = count == COUNT and list(kinds) == list(KINDS)
     scores = SOLVED | ({"random": RANDOM_SCORE} if standard else {})
-    return TaskSet.of(tasks, scores, content=_content)
-
-
-def _content(tasks: Tasks) -> str:
-    rows = ([split, one.prompt, dict(one.data), dict(one.secret)] for split, one in every(tasks))
-    return "".join(map(json.dumps, rows))
+    return TaskSet.of(tasks, scores)
 
 
 def _made(split: Split, count: int, kinds: Sequence[str]) -> list[Task]:
@@ -85,7 +77,8 @@ class WebForms(WebEnvironment):
         """`count` tasks in each split, of these kinds, all by default. The agent is shown words, or
         images of the screen with the elements' numbers on it."""
         super().__init__(pages, observations)
-        self.task_set = made_tasks(count, kinds or list(KINDS))
+        known = tuple(KINDS)
+        self.task_set = made_tasks(count, each_once("web_forms: kinds", kinds or known, known))
 
     def site(self, data: Mapping[str, Any]) -> FormSite:
         return FormSite(KINDS[data["kind"]], data)

@@ -148,9 +148,9 @@ def _things(words: Words, stream: random.Random) -> list[list[str]]:
 
 
 def _found(things: Sequence[Sequence[str]], words: str) -> list[int]:
-    """Places of the things that have all of these words."""
-    wanted = words.lower().split()
-    return [at for at, one in enumerate(things) if all(word in one[:3] for word in wanted)]
+    """Places of the things that have all of these words, in any case."""
+    wanted = set(words.lower().split())
+    return [at for at, one in enumerate(things) if wanted <= {*map(str.lower, one[:3])}]
 
 
 def _listed(things: Sequence[Sequence[str]], query: Mapping[str, str]) -> str:
