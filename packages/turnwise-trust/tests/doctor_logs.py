@@ -601,6 +601,9 @@ SICK: dict[str, tuple[str, Maker]] = {
 HEALTHY: dict[str, Maker] = {
     "turnwise": _turnwise(learned),
     "turnwise, validated": _turnwise(learned, validation=learned(DRAWN)[::4]),
+    "turnwise, a part that is there from the beginning": _turnwise(
+        learned, lambda random: {"reward/parts/tests_passed": ONE}
+    ),
     "turnwise, four evaluations": _turnwise(learned, validation=0.4 + DRAWN.normal(0, 0.06, 4)),
     "TRL": _trl(learned),
     "TRL, solved early": _trl(

@@ -7,6 +7,8 @@ from pathlib import Path
 import pytest
 
 from tests.commands.shell import Shell
+from turnwise.storage.audits import Finding
+from turnwise_trust.audit.keeping import joined
 from turnwise_trust.audit.openenv import CHECK_IDS, PANEL
 from turnwise_trust.audit.probes import PROBES
 from turnwise_trust.audit.quick import tried
@@ -14,6 +16,7 @@ from turnwise_trust.audit.replay import replay
 from turnwise_trust.audit.search import reward_search
 from turnwise_trust.audit.subject import subject_of
 from turnwise_trust.audit.table import ATTACKS
+from turnwise_trust.page import Page
 
 IDLE_IS_PAID = """
 from turnwise import Environment, Task, Verdict
@@ -69,11 +72,32 @@ def test_an_audit_that_had_no_time_goes_on_with_its_file(shell: Shell, tmp_path:
     assert "a file of its own" in said
 
 
+def test_a_check_that_is_made_again_counts_as_it_is_now():
+    old, new = Finding("a", 0.2, passed=False), Finding("a", 0.0, passed=True)
+    assert joined(([old], ["the reward's form", "half of b"]), ([new], [])) == (
+        [new],
+        ["half of b"],
+    )
+
+
 def test_each_attack_has_a_name_in_openenv_s_panel():
     panel = {check for check, known in CHECK_IDS.items() if known == PANEL}
     assert panel >= {one.check for one in ATTACKS}
+    placed = [Finding("a hedged answer in submit"), Finding("secrets in tool errors")]
+    told = Page("", "", placed, CHECK_IDS).plain()["findings"]
+    assert [one["openenv"] for one in told] == [PANEL, "runtime.oracle_containment"]
 
 
+@pytest.mark.long
+def test_an_extra_that_is_missing_is_one_line(shell: Shell, tmp_path: Path):
+    file = tmp_path / "lacking.py"
+    file.write_text(f"{IDLE_IS_PAID}\n    def __init__(self):\n        {MISSING}\n")
+    said = shell("audit", f"{file}:Paid", code=2).err
+    assert "zstandard is not installed: pip install 'turnwise[games]'" in said
+
+
+MISSING = """from turnwise.errors import MissingExtraError
+        raise MissingExtraError("zstandard", "games")"""
 STILL = """
 import os
 import time

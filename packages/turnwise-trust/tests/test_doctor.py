@@ -32,7 +32,6 @@ from turnwise.storage.audits import audits
 from turnwise.storage.run_folder import RunFolder
 from turnwise.storage.trajectory_rows import read_rows
 from turnwise_trust.doctor.diagnosis import diagnosed
-from turnwise_trust.doctor.folder import Texts, write_folder
 from turnwise_trust.doctor.gathering import NAMES, gathered
 from turnwise_trust.doctor.gathering import STEPS as ROWS
 from turnwise_trust.doctor.log import Measured, Rollout
@@ -133,7 +132,7 @@ def test_a_file_in_no_known_format_is_refused(tmp_path: Path, name: str, text: s
         ),
         (
             "h.jsonl",
-            "".join(f'{{"step": {step}, "reward": 1}}\n' for step in (0, 1, 0, 1)),
+            "".join(f'{{"step": {step}, "reward": 1}}\n' for step in (0, 1, 0, 2, 0)),
             "h.jsonl begins again at step 0 after step 1",
         ),
         (
@@ -257,6 +256,25 @@ def test_scalars_of_tensorboard_are_read(tmp_path: Path):
     log = read([tmp_path], {})
     assert log.framework == "trl"
     assert log.values("reward/mean") == pytest.approx(np.arange(12) / 12)
+
+
+@pytest.mark.parametrize(
+    ("changes", "reward", "truncated"),
+    [
+        ({}, 1.0, False),
+        ({"ok": False}, None, False),
+        ({"stop_condition": "max_turns"}, 1.0, True),
+        ({"calls": [{"finish_reason": "stop"}, {"finish_reason": "length"}]}, 1.0, True),
+        ({"calls": [{"finish_reason": "length"}, {"finish_reason": "stop"}]}, 1.0, False),
+    ],
+)
+def test_a_trace_is_ungraded_or_cut_off_where_verifiers_says_so(
+    tmp_path: Path, changes: dict[str, Any], reward: float | None, truncated: bool
+):
+    rewards = {"right": {"score": 1.0, "weight": 1.0}, "style": None}
+    trace = {"ok": True, "rewards": rewards, "calls": [{"finish_reason": "stop"}], **changes}
+    log = read([write_lines(tmp_path / "traces.jsonl", [{"traces": [trace]}])], {})
+    assert (log.examples["latest"].reward, log.examples["latest"].truncated) == (reward, truncated)
 
 
 def test_a_single_group_is_no_evidence(tmp_path: Path):
@@ -394,7 +412,7 @@ def test_the_log_s_own_numbers_stand_before_those_of_its_texts(tmp_path: Path):
     random = np.random.default_rng(SEED)
     words = write_trl(tmp_path, trl_curves(random, flat(random, 0.3)), rewards=True)
     log = read([Path(words[0])], {})
-    assert len(log.values("reward/mean")) == STEPS
+    assert len(log.values("reward/mean")) == len(log.values("reward/group_std")) == STEPS
     assert log.rollouts == STEPS
 
 
@@ -448,6 +466,6 @@ def test_the_dashboard_opens_a_log_of_another_framework(tmp_path: Path, shell: S
     assert len(rows) == 32
     assert json.loads(rows[0]["actions"])[0]["text"]
     assert "doctor" in audits(folder.path)
-    log = read([Path(words[0])], {})
-    with pytest.raises(DataError, match="not empty"):
-        write_folder(folder.path, log, Texts(), diagnosed(log))
+    again = shell("doctor", *words, "--folder", folder.path, code=2)
+    assert "Most likely: dead groups" in again.out
+    assert "is not empty" in again.err

@@ -11,12 +11,18 @@ Rate = Callable[[int], float]
 STEPS, GROUPS, SIZE = 20, 8, 8
 
 
-def history(seed: int, paid: Rate, accepted: Rate, right: Rate = lambda step: 0.0) -> list[Judged]:
+def history(
+    seed: int,
+    paid: Rate,
+    accepted: Rate,
+    right: Rate = lambda step: 0.0,
+    count: int = STEPS,
+) -> list[Judged]:
     """Simulated steps: the rate of paid episodes, of those among them that the held-out verifier
     accepts, and among the others. Tasks differ in how hard they are."""
     random = np.random.default_rng(seed)
     steps = []
-    for step in range(STEPS):
+    for step in range(count):
         rates = np.clip(paid(step) + random.normal(0, 0.25, GROUPS), 0, 1).repeat(SIZE)
         trained = random.random(GROUPS * SIZE) < rates
         shares = np.where(trained, accepted(step), right(step))
@@ -37,6 +43,10 @@ def test_a_stricter_verifier_alone_is_no_alarm(share: float) -> None:
     for seed in range(4):
         healthy = history(seed, lambda step: 0.3 + 0.03 * step, lambda step: share)
         assert first_alarm(healthy, refused) == first_alarm(healthy, falls) == 0
+
+
+def test_one_band_of_many_that_parts_by_chance_is_no_alarm() -> None:
+    assert not list(refused(history(1, lambda step: 0.6, lambda step: 0.9, count=56), "checked"))
 
 
 def test_verifiers_that_part_are_seen_before_half_of_it_is_lost() -> None:

@@ -19,6 +19,9 @@ WINDOW = 5
 """Steps that make up a band."""
 FEWEST = 8
 """Groups that a band is made of, at least."""
+LOOKS = 20
+"""Steps after which a fall has to stand in two bands, one after the other: in 300 steps each tenth
+run has one band by chance that parts from the first one."""
 SHOWN = 3
 """Groups that an alarm names, at most."""
 REMEDY = (
@@ -65,9 +68,11 @@ def refused(history: Sequence[Judged], heldout: str) -> Iterator[Finding]:
     first = _band(history[:WINDOW], paid, accepted)
     if last is None or first is None:
         return
-    fell = last.high < first.low
+    before = _band(history[-2 * WINDOW : -WINDOW], paid, accepted)
+    lasts = len(history) <= LOOKS or (before is not None and before.high < first.low)
+    fell = last.high < first.low and lasts
     if fell or last.high < 0.5:
-        before = f"; in the first {WINDOW} steps it accepted {first}" if fell else ""
+        then = f"; in the first {WINDOW} steps it accepted {first}" if fell else ""
         yield Finding(
             "the held-out verifier refuses what is paid",
             last.share,
@@ -76,7 +81,7 @@ def refused(history: Sequence[Judged], heldout: str) -> Iterator[Finding]:
             bound=first.low if fell else 0.5,
             passed=False,
             note=f"of {last.episodes} episodes that were paid in {_named(history)}, "
-            f"{heldout} accepts {last}{before}",
+            f"{heldout} accepts {last}{then}",
             replay=_shown_by(history, paid, accepted),
             remedy=REMEDY,
         )

@@ -52,7 +52,8 @@ class Page:
         return {**found, "hash": hashlib.sha256(text.encode()).hexdigest()[:16]}
 
     def _plain(self, finding: Finding) -> dict[str, Any]:
-        known = self.ids.get(finding.check)
+        name = finding.check  # of an attack on a tool's argument, as of a leak, with the place
+        known = self.ids.get(name) or self.ids.get(name.partition(" in ")[0])
         return asdict(finding) | ({} if known is None else {"openenv": known})
 
     def markdown(self) -> str:

@@ -46,6 +46,20 @@ def test_a_constant_is_judged_on_other_tasks_by_what_it_is_right_on_or_is_declar
     assert one_answer in QUICK.values()
 
 
+class Worded(Options):
+    """Takes another word for one of the answers."""
+
+    async def verify(self, trajectory: Trajectory) -> Verdict:
+        said = {"true": "yes"}.get(trajectory.answer or "", trajectory.answer)
+        right = said == trajectory.task.secret["right"]
+        return Verdict(float(right), right)
+
+
+def test_another_word_for_a_right_answer_is_not_wrong(monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr("turnwise_trust.audit.constants.CONSTANTS", ("true", "yes", "done"))
+    assert failed(constants, Worded(0.6)) == {}
+
+
 class Unknown(Options):
     """Has no oracle; a lenient one pays each yes."""
 

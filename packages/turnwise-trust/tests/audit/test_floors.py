@@ -10,6 +10,7 @@ from turnwise.environments.tasksets import TaskSet
 from turnwise.errors import NotSupportedError
 from turnwise.types import Action, Observation, Outcome, Task, Trajectory, Verdict
 from turnwise_trust.audit.floors import floors
+from turnwise_trust.audit.subject import OutOfTime
 
 ORACLE = "the oracle"
 
@@ -95,6 +96,18 @@ def test_an_oracle_that_runs_out_of_time_is_not_judged():
     vars(subject)["of_oracle"] = [late]
     *_, row = floors(subject)
     assert (row.figure, row.passed) == (None, None)
+
+
+def test_a_refused_oracle_fails_where_there_is_no_time_for_other_seeds():
+    subject = subject_for(Mislabelled())
+    assert subject.of_oracle
+    assert subject.idle
+    subject.clock.end = 0.0
+    *_, row = floors(subject)
+    assert row.passed is False
+    subject.environment.same_splits = True
+    with pytest.raises(OutOfTime):
+        list(floors(subject))
 
 
 def test_right_answers_with_blank_lines_around_are_counted():

@@ -83,14 +83,17 @@ def test_a_likeness_that_cannot_be_measured_is_the_worst(counts: dict[str, tuple
 
 
 @pytest.mark.parametrize("episodes", [1, 4])
-def test_the_tasks_of_an_effect_detect_it_and_one_less_does_not(episodes: int):
-    of = Difficulty(0.4, 0.3)
-    needed = tasks_needed(of, 0.05, episodes)
-    assert detects(of, 0.05, needed, episodes)
-    assert not detects(of, 0.05, needed - 1, episodes)
+@pytest.mark.parametrize(("success", "effect"), [(0.4, 0.05), (0.9, 0.095)])
+def test_the_tasks_of_an_effect_detect_it_and_one_less_does_not(
+    success: float, effect: float, episodes: int
+):
+    of = Difficulty(success, 0.5)
+    needed = tasks_needed(of, effect, episodes)
+    assert detects(of, effect, needed, episodes)
+    assert not detects(of, effect, needed - 1, episodes)
     seen = detectable(of, needed, episodes)
     assert seen is not None
-    assert seen <= 0.05 < seen + 0.001
+    assert seen <= effect < seen + 0.001
 
 
 def test_there_is_an_answer_for_each_difficulty_and_size():

@@ -22,6 +22,8 @@ from turnwise.tools.tool import tool
 from turnwise.types import Action, Observation, Step, Task, ToolCall, Trajectory, Verdict
 from turnwise_trust.page import Page
 from turnwise_trust.preflight.decision import Verdict as Advice
+from turnwise_trust.preflight.decision import decide
+from turnwise_trust.preflight.facts import exactly
 from turnwise_trust.preflight.keeping import folder_of, keep, kept
 from turnwise_trust.preflight.rehearsal import Rehearsal, Wave, play, rehearsal
 from turnwise_trust.preflight.report import page_of
@@ -232,6 +234,12 @@ def test_a_prepared_case_gets_its_verdict(
     assert why in verdict
 
 
+def test_one_verdict_that_is_turned_round_among_many_alike_is_no_coin():
+    facts = {name: exactly(0.5) for name in ("signal", "success")} | {"groups": exactly(16)}
+    facts |= {"agreement": exactly(0.99), "beyond chance": exactly(0.0)}
+    assert decide(facts, {"enough signal": 0.1, "ceiling": 0.95}).verdict is Advice.RL
+
+
 def found(page: Page, check: str) -> Finding:
     return next(one for one in page.findings if one.check == check)
 
@@ -256,6 +264,7 @@ def test_an_oracle_that_raises_is_said_beside_the_verdict():
 def test_pass_at_k_is_the_mean_over_all_choices_of_k_episodes():
     played = rehearsed(Looking(), sometimes(0.3), groups=10)
     page = page_of(played, Update(None, "a script"), 0.05)
+    assert found(page, "minutes of an evaluation").note.startswith("40 episodes")  # tasks there are
     for k in (1, 2, 4, 8):
         of_tasks = []
         for group in played.groups:

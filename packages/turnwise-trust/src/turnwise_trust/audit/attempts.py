@@ -22,6 +22,8 @@ Policy = Callable[[Trajectory], Action | None]
 """A function from the episode so far, its first message included, to the next action; None when it
 is done: then it answers nothing until the episode ends."""
 
+Move = Action | Callable[[Trajectory], Action]
+"""An action, or a function that makes it of what was seen."""
 Script = tuple[Action, ...]
 
 Played = Coroutine[Any, Any, list[Trajectory]]
@@ -78,12 +80,15 @@ def attempts(
     return run(work())
 
 
-def scripted(actions: Sequence[Action]) -> Policy:
-    """A policy that takes these actions in order, whatever it is shown."""
+def scripted(moves: Sequence[Move]) -> Policy:
+    """A policy that makes these moves in order; after the last one it is done."""
 
     def policy(trajectory: Trajectory) -> Action | None:
         turn = len(trajectory.turns)
-        return actions[turn] if turn < len(actions) else None
+        if turn >= len(moves):
+            return None
+        move = moves[turn]
+        return move if isinstance(move, Action) else move(trajectory)
 
     return policy
 

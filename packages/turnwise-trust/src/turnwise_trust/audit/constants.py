@@ -115,7 +115,7 @@ def _truly(subject: Subject, text: str, paid: Paid) -> float | None:
     apart, such as yes and no."""
     right = [*map(plain, subject.answers.values())]
     if right:
-        return right.count(plain(text)) / len(right)
+        return right.count(_meant(subject, text, paid[text])) / len(right)
     solved = {one: {name for name, done in tasks.items() if done} for one, tasks in paid.items()}
     own, rest = solved[text], paid[text].keys() - solved[text]
     apart = {name for tasks in solved.values() if not tasks & own for name in tasks}
@@ -136,10 +136,18 @@ def _frequent(subject: Subject) -> list[str]:
 
 def _wrongly(subject: Subject, text: str, paid: Mapping[str, bool]) -> list[bool]:
     """Whether it was paid, of the tasks whose right answer is known to be another."""
-    right = subject.answers
-    return [
-        done for name, done in paid.items() if name in right and plain(right[name]) != plain(text)
-    ]
+    right, meant = subject.answers, _meant(subject, text, paid)
+    return [done for name, done in paid.items() if name in right and plain(right[name]) != meant]
+
+
+def _meant(subject: Subject, text: str, paid: Mapping[str, bool]) -> str:
+    """The right answer that a text stands for: it is another word for one, as "true" for "yes",
+    where it is paid on all tasks with that answer and on no others."""
+    right = {name: plain(answer) for name, answer in subject.answers.items() if name in paid}
+    solved = {answer for name, answer in right.items() if paid[name]}
+    refused = {answer for name, answer in right.items() if not paid[name]}
+    is_word = len(solved) == 1 and refused and solved.isdisjoint(refused)
+    return solved.pop() if is_word else plain(text)
 
 
 def paid_by(subject: Subject, check: str, rules: Mapping[str, Rule]) -> Paid:

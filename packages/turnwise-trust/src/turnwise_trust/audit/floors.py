@@ -75,12 +75,19 @@ def _oracle(subject: Subject) -> Iterator[Finding]:
         return
     refused, declared = _refused(ended), subject.environment.spec.reference_scores.get("oracle")
     share = rate(len(ended) - len(refused), len(ended))
-    always = [one.task.id for one in refused[:TRIED] if not _lucky(subject, one.task)]
+    luck = subject.environment.same_splits and declared is None
+    try:
+        always = [one.task.id for one in refused[:TRIED] if not _lucky(subject, one.task)]
+    except OutOfTime:
+        if luck:  # it is not known whether that was all
+            raise
+        always = []
     whole, spaced = (
         len(_refused_forms(subject, one)) for one in (_whole, lambda text: f"\n{text}\n")
     )
-    lucky = subject.environment.same_splits and declared is None and not always
-    passed = not whole and (lucky or share["high"] >= (1.0 if declared is None else declared))
+    passed = not whole and (
+        (luck and not always) or share["high"] >= (1.0 if declared is None else declared)
+    )
     note = f"share of {len(ended)} tasks that the environment's own oracle solves"
     note += f"; refused under {1 + SEEDS} seeds: {', '.join(always)}" if always else ""
     note += f"; {whole} whole numbers are refused whose '.0' passes" if whole else ""

@@ -44,6 +44,8 @@ def keep(file: Path | None, title: str, told: Told) -> None:
 
 
 def joined(before: Told, after: Told) -> Told:
-    """Both together; what `after` has not measured, and the probes that ended halfway before."""
+    """Both together; what `after` has not measured, and the probes that ended halfway before. A
+    check that was made again counts as it is now."""
     halfway = [one for one in before[1] if one not in PROBES]
-    return [*dict.fromkeys([*before[0], *after[0]])], [*halfway, *after[1]]
+    again = {one.check for one in after[0]}
+    return [*(one for one in before[0] if one.check not in again), *after[0]], [*halfway, *after[1]]

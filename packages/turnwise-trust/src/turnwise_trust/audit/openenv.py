@@ -11,7 +11,7 @@ CHECK_IDS: Mapping[str, str] = {
     "well-formed reward": "runtime.reward_well_formed",
     "episode determinism": "runtime.episode_determinism",
     "cross-episode isolation": "runtime.episode_isolation",
-    "secrets in what is shown": "runtime.oracle_containment",
+    "secrets": "runtime.oracle_containment",
     "the answer in public data": "semantic.no_solution_leakage",
     "the prompt searched for the answer": "semantic.no_solution_leakage",
     "an agent that does nothing": "semantic.floor_gap",

@@ -23,7 +23,7 @@ from typing import Any
 import turnwise
 import turnwise_environments.choosing
 import turnwise_trust
-from turnwise.errors import DataError, TurnwiseError, located
+from turnwise.errors import DataError, TurnwiseError, UserError, located
 from turnwise.monitor.display import Display
 from turnwise.storage.audits import Finding
 from turnwise_trust.audit.keeping import joined, keep, kept
@@ -101,6 +101,7 @@ def audited_apart(
             raise AuditStopped(paged(title, *told), file) from None
         finally:
             display.close()
+            process.kill()  # it may have no group of its own yet
             with suppress(ProcessLookupError):  # it has ended, and all that it started
                 os.killpg(process.pid or 0, signal.SIGKILL)
     return paged(title, *told)
@@ -130,9 +131,11 @@ def _audit(
         beat()
         try:
             subject = subject_of(*named, (1 - STILL) * seconds, beat)
+        except TurnwiseError as error:
+            # As a text: what is made of more than its text cannot be sent.
+            sender.send(DataError(str(error)) if isinstance(error, UserError) else error)
         except (Exception, SystemExit) as error:  # noqa: BLE001 - raised where it was asked for
-            known = isinstance(error, TurnwiseError)
-            sender.send(error if known else DataError(located(error)))
+            sender.send(DataError(located(error)))
         else:
             sender.send(([], names))
             # One loop for all: a thread watches each, and a stack shows no more than 100 threads.

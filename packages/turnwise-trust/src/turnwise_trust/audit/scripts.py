@@ -12,6 +12,7 @@ from typing import TypeVar
 
 from turnwise.types import Action, Task, ToolCall, Trajectory
 from turnwise_environments.choosing import spread
+from turnwise_trust.audit.attempts import Move, scripted
 from turnwise_trust.audit.subject import OutOfTime, Subject, Ungraded
 
 FEW = 24
@@ -25,8 +26,6 @@ MOST_SHOWN = 12
 FULL, HALF = 1.0, 0.5
 
 T = TypeVar("T")
-Move = Action | Callable[[Trajectory], Action]
-"""An action, or a function that makes it of what was seen."""
 Script = Sequence[Move]
 Form = tuple[Script, ...]
 
@@ -53,15 +52,7 @@ def earned(subject: Subject, played: Trajectory) -> float:
 
 def play(subject: Subject, task: Task, script: Script) -> Trajectory:
     """The episode of a script; after its end the agent answers nothing. Raises OutOfTime."""
-
-    def policy(trajectory: Trajectory) -> Action | None:
-        turn = len(trajectory.turns)
-        if turn >= len(script):
-            return None
-        move = script[turn]
-        return move if isinstance(move, Action) else move(trajectory)
-
-    played = subject.play(policy, [task])
+    played = subject.play(scripted(script), [task])
     if not played:
         raise OutOfTime
     return played[0]

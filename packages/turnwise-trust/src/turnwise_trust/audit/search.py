@@ -17,7 +17,7 @@ from turnwise_trust.audit.floors import IDLE, declared
 from turnwise_trust.audit.plays import rate
 from turnwise_trust.audit.reward_search.climb import climb
 from turnwise_trust.audit.reward_search.ground import Ground, ground_of
-from turnwise_trust.audit.reward_search.rules import Rule, blind, follows, trained
+from turnwise_trust.audit.reward_search.rules import Rule, blind, trained
 from turnwise_trust.audit.subject import Subject
 
 MOST = 0.5
@@ -82,7 +82,7 @@ def _one_script(ground: Ground, script: Script, spent: str) -> Finding:
 
 def _small_policy(ground: Ground, rule: Rule, spent: str) -> Finding:
     """A measurement: a policy that reads its task may well solve it."""
-    successes, count = _counts(ground.play(follows(rule), ground.unseen))
+    successes, count = _counts(ground.play(scripted(rule), ground.unseen))
     lucky = "a random agent solves {} of {}".format(*_counts(ground.random()))
     return Finding(
         "a small policy",

@@ -38,8 +38,8 @@ def doctor(
     texts = Texts()
     log = read(paths, mapping, display.say, (lambda event: None) if folder is None else texts.see)
     found = diagnosed(log)
+    found.tell(page, as_json)
     if folder is not None:
         write_folder(folder, log, texts, found)
-    found.tell(page, as_json)
     if found.failed:
         raise typer.Exit(1)

@@ -224,18 +224,13 @@ class Gatherer:
             "malformed": rollout.malformed,
             "ungraded": rollout.reward is None,
             "repeating": (repeated or 0.0) >= 0.5,
-            "best": self._beats("best", rollout, 1),
-            "worst": self._beats("worst", rollout, -1),
+            "best": self._is_best(rollout),
         }
         self._examples |= {kind: short for kind, known in kinds.items() if known}
 
-    def _beats(self, kind: str, rollout: Rollout, sign: int) -> bool:
-        if rollout.reward is None:
-            return False
-        before = self._examples.get(kind)
-        return (
-            before is None or before.reward is None or sign * (rollout.reward - before.reward) >= 0
-        )
+    def _is_best(self, rollout: Rollout) -> bool:
+        best = self._examples.get("best", rollout)
+        return rollout.reward is not None and rollout.reward >= (best.reward or 0.0)
 
 
 def _numbers(rollout: Rollout, repeated: float | None) -> Iterable[tuple[str, float]]:

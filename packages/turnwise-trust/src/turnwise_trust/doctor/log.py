@@ -106,7 +106,7 @@ class Log:
     groups: int
     """Groups of episodes that the log lets compare; 0 where it has numbers of steps alone."""
     examples: Mapping[str, Rollout]
-    """The last one of each kind: latest, truncated, malformed, ungraded, repeating, best, worst."""
+    """The last one of each kind: latest, truncated, malformed, ungraded, repeating, best."""
     reasons: Mapping[str, tuple[int, ...]]
     """Steps that taught nothing, by what the log says why."""
     settings: Mapping[str, float]

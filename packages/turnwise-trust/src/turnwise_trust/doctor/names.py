@@ -23,7 +23,7 @@ from typing import Any
 
 TRL = {
     r"reward": "reward/mean",
-    r"reward_std": "reward/std",
+    r"reward_std": "reward/group_std",  # a group's, in the mean
     r"frac_reward_zero_std": "groups/all_equal",
     r"rewards/([^/]+)(?:/mean)?": "reward/parts/{}",
     r"completions/mean_length|completion_length": "rollout/length_mean",

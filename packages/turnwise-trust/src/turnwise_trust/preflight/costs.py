@@ -57,7 +57,7 @@ def _run(played: Rehearsal, sampling: float, each: float, update: Update) -> Ite
         f"{total:,} episodes, {total * tokens:,.0f} tokens, if episodes stay as long as they are "
         "now; without cold start and evaluations",
     )
-    count = evaluation.tasks * evaluation.episodes_per_task
+    count = min(evaluation.tasks, len(played.heldout)) * evaluation.episodes_per_task
     yield Finding(
         "minutes of an evaluation",
         count * each / 60,

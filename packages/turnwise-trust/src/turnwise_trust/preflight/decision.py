@@ -108,7 +108,8 @@ RULES: Sequence[Rule] = (
     ),
     Rule(
         Verdict.DONT,
-        [Below("beyond chance", COIN)],
+        # Where nearly all verdicts are alike, one that is turned round makes kappa 0.
+        [Below("beyond chance", COIN), Below("agreement", NOISY)],
         "there is no verifier: of the same actions, judged twice, it says the same in "
         "{agreement:.0%}, hardly more than two coins",
         "Find a check that depends on what the agent did; until then prompt, or imitate.",

@@ -4,7 +4,7 @@ Groups and episodes of one task are alike, so intervals are clustered by task. W
 measured is not there.
 """
 
-from collections import defaultdict
+from collections import Counter, defaultdict
 from collections.abc import Callable, Iterator, Mapping, Sequence
 from statistics import median
 from typing import NamedTuple
@@ -126,8 +126,8 @@ def _signal(played: Rehearsal) -> Rate:
     if played.recipe.train.group_size == 1:
         rewards = [(one.task.id, one.reward) for one in played.episodes if one.reward is not None]
         values = [round(reward, 9) for _, reward in rewards]
-        usual = max(values, key=values.count, default=0.0)
-        return _by_task([(task, round(reward, 9) != usual) for task, reward in rewards])
+        usual = [value for value, _ in Counter(values).most_common(1)]
+        return _by_task([(task, round(reward, 9) not in usual) for task, reward in rewards])
     player = played.runner.player
     compared = played.groups if player is None else player.compared(played.groups)
     known = [(group.trajectories[0].task.id, _rewards(group)) for group in compared]

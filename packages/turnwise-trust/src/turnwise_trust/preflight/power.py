@@ -8,7 +8,8 @@ sample size for an exact test). The test that is planned for is that of `turnwis
 """
 
 import math
-from collections.abc import Callable, Mapping
+from bisect import bisect_left
+from collections.abc import Mapping
 from dataclasses import dataclass
 
 import numpy as np
@@ -83,28 +84,16 @@ def detects(of: Difficulty, effect: float, tasks: int, episodes: int) -> bool:
 
 def tasks_needed(of: Difficulty, effect: float, episodes: int) -> int:
     """The fewest tasks that show an effect, a share in (0, 1): see `detects`."""
-    return _first(lambda tasks: detects(of, effect, tasks, episodes), 2, LARGEST)
+    low = high = 2
+    while high < LARGEST and not detects(of, effect, high, episodes):
+        low, high = high + 1, 2 * high
+    return bisect_left(range(high), True, low, key=lambda n: detects(of, effect, n, episodes))
 
 
 def detectable(of: Difficulty, tasks: int, episodes: int) -> float | None:
     """The smallest effect that so many tasks show, to a tenth of a point; None where they show
     none that there is room for."""
-    steps = 1000
-    room = math.floor(steps * max(of.success, 1 - of.success))
-    if tasks < 2 or not detects(of, room / steps, tasks, episodes):
-        return None
-    return _first(lambda step: detects(of, step / steps, tasks, episodes), 1, room) / steps
-
-
-def _first(holds: Callable[[int], bool], low: int, most: int) -> int:
-    """The first number from `low` to `most` of which something holds that holds of all after it."""
-    high = low
-    while high < most and not holds(high):
-        low, high = high + 1, min(2 * high, most)
-    while low < high:
-        middle = (low + high) // 2
-        if holds(middle):
-            high = middle
-        else:
-            low = middle + 1
-    return high
+    room = math.floor(1000 * max(of.success, 1 - of.success))
+    # Looked at one by one: beyond the room above an effect is a fall, which needs more tasks.
+    effects = (step / 1000 for step in range(1, room + 1 if tasks > 1 else 1))
+    return next((one for one in effects if detects(of, one, tasks, episodes)), None)

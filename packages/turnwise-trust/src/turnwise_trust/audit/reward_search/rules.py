@@ -17,7 +17,7 @@ from typing import Any, Literal
 import numpy as np
 
 from turnwise.types import Action, Trajectory
-from turnwise_trust.audit.attempts import Policy, Script, described
+from turnwise_trust.audit.attempts import Script, described, scripted
 from turnwise_trust.audit.reward_search.ground import Ground, Score
 
 MACROS = 40
@@ -68,16 +68,6 @@ class Macro:
 Rule = tuple[Macro, ...]
 
 
-def follows(rule: Rule) -> Policy:
-    """A policy that takes a rule's macros in order."""
-
-    def policy(trajectory: Trajectory) -> Action | None:
-        turn = len(trajectory.turns)
-        return rule[turn](trajectory) if turn < len(rule) else None
-
-    return policy
-
-
 def blind(rule: Rule) -> Script | None:
     """The script of a rule that reads nothing; None of others."""
     return None if any(macro.slots for macro in rule) else tuple(one.action for one in rule)
@@ -93,7 +83,7 @@ def trained(ground: Ground) -> Rule:
         drawn = [_drawn(table, ground.stream) for _ in range(DRAWN)]
         for rule in drawn:
             if rule not in scores and ground.open:
-                scores[rule] = ground.tried(follows(tuple(macros[one] for one in rule)))
+                scores[rule] = ground.tried(scripted([macros[one] for one in rule]))
         elite = sorted((one for one in drawn if one in scores), key=_rank(scores))[:ELITE]
         if not elite or not ground.open:
             break

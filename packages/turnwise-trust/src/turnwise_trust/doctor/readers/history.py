@@ -29,7 +29,7 @@ PAIR = re.compile(r"([\w./@-]+):(?:np\.float\d+\()?([-+.\w]+)\)?")
 
 def read_history(file: Path) -> Iterator[Event]:
     """Rows of JSON, one for a step, or several for different numbers of it."""
-    last = 0
+    last, again = 0, False
     for row in objects(file):
         if isinstance(row, Remark):
             yield row
@@ -37,7 +37,8 @@ def read_history(file: Path) -> Iterator[Event]:
         inner = row.get("data")
         values = {**inner, "step": row.get("step")} if isinstance(inner, dict) else row
         for found in measured(values):
-            if found.step < last / 2:
+            if found.step < last / 2 and not again:
+                again = True
                 yield Remark(
                     f"{file.name} begins again at step {found.step} after step {last}: steps that "
                     "are there twice are averaged, so give each run a file of its own"

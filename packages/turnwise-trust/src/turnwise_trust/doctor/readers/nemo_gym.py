@@ -5,16 +5,23 @@ asked), `response` (OpenAI's Responses: output items, usage, incomplete_details)
 numbers of the resources server's verifier. It has no steps of a training.
 """
 
-from collections.abc import Iterator, Mapping
+from collections.abc import Iterator
 from pathlib import Path
-from typing import Any
 
 from turnwise_trust.doctor.log import Event, Remark, Rollout
-from turnwise_trust.doctor.readers.lines import mapping, number, numbers, objects, rows, said, whole
+from turnwise_trust.doctor.readers.lines import (
+    Row,
+    mapping,
+    number,
+    numbers,
+    objects,
+    rows,
+    said,
+    whole,
+)
 
 ASKED = "responses_create_params"
 CALL = "function_call"
-Row = Mapping[str, Any]
 
 
 def read_rollouts(file: Path) -> Iterator[Event]:

@@ -16,15 +16,6 @@ from turnwise_trust.doctor.readers.lines import Row, mapping, numbers, objects, 
 
 LOGS = ("metrics.jsonl", "validation.jsonl")
 COLUMNS = ("group", "reward", "success", "outcome", "parts", "actions", "tool_calls")
-SETTINGS = (
-    ("learning", "learning_rate"),
-    ("learning", "max_gradient_norm"),
-    ("train", "group_size"),
-    ("train", "tasks_per_step"),
-    ("train", "max_staleness"),
-    ("rollout", "max_turn_tokens"),
-    ("engine", "parity_bound"),
-)
 READ = 24
 """Steps whose trajectories are read for what is copied, at most."""
 
@@ -67,10 +58,9 @@ def _settings(file: Path) -> Iterator[Event]:
     except (OSError, ValueError) as error:
         yield Remark(f"config.toml cannot be read: {error}")
         return
-    for section, key in SETTINGS:
-        value = mapping(recipe.get(section)).get(key)
-        if isinstance(value, int | float):
-            yield Setting(f"{section}.{key}", float(value))
+    value = mapping(recipe.get("rollout")).get("max_turn_tokens")
+    if isinstance(value, int):
+        yield Setting("rollout.max_turn_tokens", float(value))
 
 
 def _alarms(folder: Path) -> Iterator[Event]:

@@ -7,19 +7,31 @@ finish reason, and nodes with messages. prime-rl writes them to
 verifiers wrote `results.jsonl`: example_id, prompt, completion, reward, and each reward function.
 """
 
-from collections.abc import Iterator, Mapping
+from collections.abc import Iterator, Mapping, Sequence
 from pathlib import Path
-from typing import Any
 
 from turnwise_trust.doctor.log import Event, Measured, Remark, Rollout
 from turnwise_trust.doctor.readers.history import read_history
-from turnwise_trust.doctor.readers.lines import mapping, number, numbers, objects, rows, said, whole
+from turnwise_trust.doctor.readers.lines import (
+    Row,
+    mapping,
+    number,
+    numbers,
+    objects,
+    rows,
+    said,
+    whole,
+)
 
 NO_PARTS = (
     *("example_id", "reward", "input_tokens", "output_tokens", "generation_ms", "scoring_ms"),
     *("total_ms", "is_completed", "is_truncated", "task", "num_turns", "step"),
 )
-Row = Mapping[str, Any]
+LIMITS = (
+    *("max_turns", "max_input_tokens", "max_output_tokens", "max_total_tokens"),
+    "compaction_failed",
+)
+"""Ends of a trace that cut it off."""
 
 
 def step_folders(folder: Path) -> list[Path]:
@@ -45,7 +57,7 @@ def read_traces(file: Path, step: int | None = None) -> Iterator[Event]:
         if isinstance(row, Remark):
             yield row
             continue
-        work = _at(row, "run", "work")
+        work = mapping(mapping(row.get("run")).get("work"))
         at = (whole(work.get("step")) or 0) if step is None else step
         found = [_rollout(row, trace, at) for trace in rows(row.get("traces"))]
         if work.get("type") != "eval":
@@ -71,17 +83,23 @@ def _rollout(episode: Row, trace: Row, step: int) -> Rollout:
     calls = rows(trace.get("calls"))
     sampled = [one for one in rows(trace.get("nodes")) if one.get("sampled")]
     messages = [mapping(one.get("message")) for one in sampled]
-    failed = trace.get("ok") is False and not graded
     return Rollout(
         step=step,
         group=_group(episode),
-        reward=None if failed or not graded else sum(graded.values()),
+        # Where scoring failed, some of the rewards may be there all the same.
+        reward=None if trace.get("ok") is False or not graded else sum(graded.values()),
         parts={**graded, **numbers(trace.get("metrics"))},
         text="\n".join(said(one.get("content")) for one in messages),
         length=whole(trace.get("num_output_tokens")),
-        truncated=any(one.get("finish_reason") == "length" for one in calls) if calls else None,
+        truncated=_is_truncated(trace, calls) if calls else None,
         tool_calls=sum(len(rows(one.get("tool_calls"))) for one in messages) if messages else None,
     )
+
+
+def _is_truncated(trace: Row, calls: Sequence[Row]) -> bool:
+    """The same as `Trace.is_truncated`: after a call that was cut off an agent may go on."""
+    last = next((one for one in reversed(calls) if not one.get("error")), {})
+    return trace.get("stop_condition") in LIMITS or last.get("finish_reason") == "length"
 
 
 def _result(row: Row) -> Rollout:
@@ -100,11 +118,5 @@ def _result(row: Row) -> Rollout:
 
 def _group(row: Row) -> str | None:
     task = mapping(row.get("task"))
-    name = _at(row, "group").get("id") or task.get("key") or task.get("hash")
+    name = mapping(row.get("group")).get("id") or task.get("key") or task.get("hash")
     return None if name is None else str(name)
-
-
-def _at(row: Row, *names: str) -> Row:
-    for name in names:
-        row = mapping(row.get(name))
-    return row

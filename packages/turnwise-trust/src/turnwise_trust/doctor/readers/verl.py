@@ -5,12 +5,11 @@ score, step, and what the reward function reports beside the score (`trainer/ppo
 `_dump_generations`). Its numbers of steps are in a file of the logger: `history.py`.
 """
 
-from collections.abc import Iterator, Mapping
+from collections.abc import Iterator
 from pathlib import Path
-from typing import Any
 
 from turnwise_trust.doctor.log import Event, Remark, Rollout
-from turnwise_trust.doctor.readers.lines import number, numbers, objects, said, whole
+from turnwise_trust.doctor.readers.lines import Row, number, numbers, objects, said, whole
 
 OTHERS = ("input", "output", "gts", "score", "step", "reward", "request_id")
 """Fields that are no parts of a reward."""
@@ -34,7 +33,7 @@ def read_rollouts(file: Path) -> Iterator[Event]:
         yield row if isinstance(row, Remark) else _rollout(row)
 
 
-def _rollout(row: Mapping[str, Any]) -> Event:
+def _rollout(row: Row) -> Event:
     return Rollout(
         step=whole(row.get("step")),
         group=said(row.get("input")),

@@ -33,10 +33,11 @@ def format_gaming(log: Log) -> Iterable[Cause]:
 
 def _outcome_apart(log: Log) -> tuple[str, Change] | None:
     """The outcome that rises least, among those that the log tells from the reward as a whole: a
-    verifier's success may be cheated while answers that match stay away."""
+    verifier's success may be cheated while answers that match stay away. One that is at its best
+    from the beginning has no room to rise."""
     names = ("rollout/success", *answers(log))
     changes = [(name, change(log.values(name))) for name in names]
-    known = [(name, found) for name, found in changes if found is not None]
+    known = [(name, one) for name, one in changes if one and (one.falls or one.before < CEILING)]
     return min(known, key=lambda pair: pair[1].high, default=None)
 
 
