@@ -1,8 +1,6 @@
 """The demands of an algorithm on recipe and environment, and what it comes to with them.
 
-Checks raise a ConfigError that says what to do; warnings are sentences, told when a run begins. Not
-here: which parts of an algorithm go together (`algorithms/claims.py`), and what else cannot work
-together in a run (`checks`).
+Checks raise a ConfigError that says what to do; warnings are sentences, told when a run begins.
 """
 
 from collections.abc import Iterator, Sequence
@@ -182,7 +180,7 @@ def _compares_equal_rewards(algorithm: Algorithm) -> bool:
         return False
     groups = [
         [EstimatorInput(reward, np.zeros(2, np.int32), np.ones(2, bool)) for _ in range(4)]
-        for reward in (0.0, 1.0)
+        for reward in (0.0, 1.0)  # 1 too: an estimator that gives the reward itself is 0 for 0
     ]
     try:
         found = [one.advantages for group in algorithm.call("estimator", groups) for one in group]
@@ -268,6 +266,7 @@ def _check_kl(recipe: Recipe, algorithm: Algorithm) -> None:
             "learning.epochs of 2 or more"
         )
     episodes = train.tasks_per_step * train.group_size * (1 + train.dynamic_sampling_rounds)
+    # The factor of a step is 1 - 0.2 * episodes / horizon at the least (`adapted_coefficient`).
     if algorithm.kl_target and episodes >= 5 * algorithm.kl_horizon:
         raise ConfigError(
             f"algorithm {algorithm.name}: kl_horizon is {algorithm.kl_horizon:g}, but a step may "

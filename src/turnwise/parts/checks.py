@@ -1,7 +1,6 @@
 """Checks that model and tokenizer can do what a run asks of them, before it begins.
 
-Every check raises a ConfigError that says what to do. Not here: what can be known without a model
-(`first_checks.py`).
+What can be known without a model is checked earlier (`first_checks.py`).
 """
 
 from collections.abc import Sequence
@@ -31,7 +30,6 @@ def check_parts(parts: Components, algorithm: Algorithm, tasks: Sequence[Task]) 
 
 
 def _check_summary(recipe: Recipe, scaffold: Scaffold) -> None:
-    """Summaries, whose request takes room as well."""
     limits = recipe.rollout
     if limits.context != "summarise":
         return

@@ -4,9 +4,7 @@ A line is `{"messages": [...]}` in OpenAI's format for chat completions: `system
 `user`, `assistant` with `tool_calls`, `tool` with results. The scaffold renders it as it renders an
 episode, so that a model learns from it what it will be asked to write; assistant turns alone are
 trained, and of them none of `weight` 0. A turn that the scaffold could not read back is refused.
-A file in another format is read by a part of the kind `file_format`. Not here: how episodes are
-written as messages by the package turnwise-studies, demonstrations that are played
-(`rollout/demonstrations.py`), and what is learned from any of them (`learning/sft.py`).
+A file in another format is read by a part of the kind `file_format`.
 """
 
 import json
@@ -115,6 +113,7 @@ def conversation_tokens(messages: Sequence[Message], scaffold: Scaffold, place: 
             observation, results = _observation(shown, calls)
             tokens = tokens.with_segments(scaffold.extend(observation, written, results), turn - 1)
         action = _action(message, turn, at)
+        # A turn that is malformed on purpose cannot be read back.
         written = scaffold.render(action) if action.error else _rendered(action, scaffold, at)
         if message.get("weight", 1):
             tokens = tokens.with_sampled(written, [math.nan] * len(written), 0, turn)

@@ -1,7 +1,7 @@
 """Checks of a recipe before a model library is imported: its mistakes are said within two seconds.
 
-The environment is made, its tasks and demonstrations are read; nothing is played. Not here: what
-depends on the model or its tokenizer (`checks.py`).
+The environment is made, its tasks and demonstrations are read; nothing is played. What depends on
+the model or its tokenizer is checked later (`checks.py`).
 """
 
 from collections.abc import Sequence
@@ -163,7 +163,6 @@ def check_environment(
 
 
 def _check_demonstrations(recipe: Recipe, algorithm: Algorithm, fresh: bool) -> None:
-    """Raise ConfigError or DataError for demonstrations that there are not."""
     chosen = recipe.sft.demonstrations
     if not demonstrates(recipe, algorithm):
         return

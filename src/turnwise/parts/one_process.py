@@ -1,7 +1,6 @@
 """The learners of a run that has this process alone; each writes its checkpoints itself, at once.
 
-Not here: what they compute (`learning`), when they learn (`learners.py`, `offline.py`), and those
-of several processes (`packages/turnwise-cluster`).
+Those of several processes are in `packages/turnwise-cluster`.
 """
 
 from collections.abc import Callable, Mapping
@@ -51,7 +50,7 @@ class OneProcess:
         then()
 
     def wait_until_saved(self) -> None:
-        """Do nothing: checkpoints are whole when they are saved."""
+        """Do nothing: `save` writes it whole."""
 
     def deliver(self) -> None:
         """Do nothing: the run's model is the one that learns."""
@@ -87,6 +86,7 @@ class RunLearner(OneProcess, PolicyLearner):
         self.teacher = teacher
 
     def set_temperature(self, temperature: float) -> None:
+        # Greedy episodes have the log-probabilities of temperature 1 (`Sampling.temperature`).
         self.temperature = temperature or 1.0
         for model in (self.second, self.teacher):
             if model is not None:
@@ -102,6 +102,7 @@ class RunLearner(OneProcess, PolicyLearner):
 
     def load_state(self, state: Mapping[str, Any]) -> None:
         """Continue exactly where `state` was taken, also one of a checkpoint."""
+        # No other keys: each source of rewards reads its own tensors.
         own = read({key: state[key] for key in self.state()})
         super().load_state(own)
         if self.second is not None:

@@ -1,6 +1,6 @@
 """The processes and machines that a run has beside its own process, where its recipe asks for some.
 
-They are the wing's of the section that asks. Not here: what is asked of them, and when.
+They are the wing's of the section that asks.
 """
 
 from contextlib import AbstractContextManager, nullcontext

@@ -1,7 +1,6 @@
 """Models of wings that measure parts of the reward: judges, learned rewards.
 
-A wing's section adds one to `Components.reward_sources`, by its name. Not here: how the parts count
-(`rewarding.py`).
+A wing's section adds one to `Components.reward_sources`, by its name.
 """
 
 from abc import abstractmethod

@@ -1,8 +1,4 @@
-"""The reward of a recipe, with the parts that models of the run measure.
-
-Not here: how parts are added up (`rewards/composition.py`), and how the models are made
-(`components.py`).
-"""
+"""The reward of a recipe, with the parts that models of the run measure."""
 
 from collections.abc import Mapping
 from typing import TYPE_CHECKING

@@ -38,6 +38,7 @@ async def oversampled_groups(
     async with asyncio.TaskGroup() as playing:
         running = [
             playing.create_task(_oversampled(runner, group, group_size, place * size))
+            # place * size: each group's sessions have numbers of their own.
             for place, group in enumerate(new_groups(tasks, size, seed, label))
         ]
     groups = [task.result() for task in running]

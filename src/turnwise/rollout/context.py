@@ -30,7 +30,7 @@ OBSERVED = (Source.TOOL, Source.ENVIRONMENT)
 def drop(tokens: Tokens, room: int) -> Places:
     """The prompt, and as many of the latest turns as fit into `room` tokens; always the last."""
     prompt, later = _parts(tokens)
-    kept = later[:0]
+    kept = later[:0]  # empty, of the type of places
     for turn in np.unique(tokens.turn[later])[::-1]:
         own = later[tokens.turn[later] == turn]
         if len(kept) and len(prompt) + len(kept) + len(own) > room:
@@ -72,6 +72,7 @@ COMPACTIONS: dict[str, Callable[[Tokens, int], Places]] = {
 
 def forget(tokens: Tokens) -> Places:
     """The episode's first message alone."""
+    # argmax of a mask is the place of its first True.
     return np.arange(np.argmax(np.isin(tokens.source, SAMPLED)))
 
 

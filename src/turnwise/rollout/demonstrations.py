@@ -147,6 +147,7 @@ async def demonstrate(
         del prompt
         # Sessions begin with the episode's number: see `RolloutRunner.episode`.
         index = int(session.partition("-")[0])
+        # A script that is over goes on with its last action, until the episode ends.
         action = scripts[index][min(places[index], len(scripts[index]) - 1)]
         places[index] += 1
         try:

@@ -88,6 +88,7 @@ class Episode(EpisodeLoop):
         return made
 
     async def _begin(self) -> None:
+        # A branch too: a snapshot need not hold all that a reset makes (`derived.Slow`).
         prompt = await self._reset()
         if self.start is None:
             begin = partial(self.scaffold.begin, prompt)
@@ -209,6 +210,7 @@ class Episode(EpisodeLoop):
         # The summary is a turn, and is of use only if another one can follow.
         if turn + 1 >= self.limits.max_turns:
             raise EpisodeEnded(self._out_of_turns())
+        # As an observation, the request belongs to the turn before it.
         self.tokens = self.tokens.with_segments(self._request(self._written), turn - 1)
         completion = await self._sample(turn)
         text = self.scaffold.parse(completion.tokens).text
@@ -224,6 +226,7 @@ class Episode(EpisodeLoop):
         request for a summary, and the summary."""
         reserve = 1 if self.limits.context == "fail" else self.limits.max_turn_tokens
         if self.limits.context == "summarise":
+            # (): an unfinished turn, after which the request is longest, since it closes the turn.
             reserve += _length(self._request(())) + self.limits.max_turn_tokens
         return self._context_length + _length(segments) + reserve <= self.limits.max_tokens
 

@@ -66,6 +66,7 @@ class EpisodeLoop(ABC):
     first: Observation | None = field(default=None, init=False)
     """The first message, once there is one."""
     turns: list[Turn] = field(default_factory=list, init=False)
+    # The outcome until another one is set: cancellation leaves no moment to set it.
     outcome: Outcome = field(default=Outcome.CANCELLED, init=False)
     verdict: Verdict | None = field(default=None, init=False)
     problem: str = field(default="", init=False)
@@ -167,6 +168,7 @@ class EpisodeLoop(ABC):
             step = Step(Observation(action.error, Source.ENVIRONMENT))
             self.turns.append(Turn(action, step))
             return step
+        # Counted only where there are calls: an episode of many turns would pay for it in each.
         calls = self.trajectory.tool_calls + len(action.calls) if action.calls else 0
         if calls > self.limits.max_tool_calls:
             self.turns.append(Turn(action))
@@ -240,6 +242,7 @@ class EpisodeLoop(ABC):
         resets = failure is Outcome.INFRASTRUCTURE_RESET
         try:
             async with asyncio.timeout(self.limits.max_seconds) as scope:
+                # The timeout ends work that waits; what blocks the loop, only the interrupt can.
                 with (
                     self._doing(Doing.ENVIRONMENT if resets else Doing.TOOLS),
                     interrupted_after(self.limits.max_seconds),

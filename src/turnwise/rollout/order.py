@@ -45,6 +45,7 @@ def tasks_of_step(tasks: Sequence[Task], step: int, count: int, seed: int) -> li
 def choose_tasks(tasks: Sequence[Task], count: int, seed: int) -> list[Task]:
     """`count` distinct tasks, the same ones for the same seed whatever else happens."""
     chosen = list(tasks)
+    # Shuffled whole: fewer tasks are the first of more, so that all evaluations share theirs.
     random.Random(derive(seed, "evaluation")).shuffle(chosen)
     return chosen[:count]
 
@@ -83,6 +84,7 @@ class Curriculum:
         ranked = list(self._tasks)
         chance.shuffle(ranked)
         ranked.sort(key=lambda task: self._distance(task.id))  # stable: equals stay shuffled
+        # By id: a task that is chosen both ways, or twice in the passes, counts once.
         chosen = list({task.id: task for task in (*passes, *ranked[:count])}.values())[:count]
         chance.shuffle(chosen)  # so that each of a step's updates gets some of both
         return chosen
@@ -91,6 +93,7 @@ class Curriculum:
         """Take the graded episodes of a step into account, those that were filtered out as well."""
         for group in groups:
             for member in group.trajectories:
+                # Also for a task without a grade, which no longer counts as unplayed then.
                 lately = self._lately.setdefault(member.task.id, self._empty())
                 if member.reward is not None and member.verdict is not None:
                     lately.append(member.verdict.success)
@@ -175,6 +178,7 @@ class RolloutSchedule:
         lately = self._successes[-horizon.window :]
         if len(lately) == horizon.window and fmean(lately) >= horizon.target:
             self._turns = min(self._turns + horizon.grow_by, most)
+            # Success in fewer turns says nothing of the new horizon.
             self._successes = []
 
     def metrics(self, step: int, turns: int) -> dict[str, float]:

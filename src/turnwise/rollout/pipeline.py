@@ -72,6 +72,7 @@ class Pipeline:
         """Cancel what is under way and wait until it has released what it holds."""
         for task in self._tasks.values():
             task.cancel()
+        # Their errors are of steps that nothing will be learned from.
         await asyncio.gather(*self._tasks.values(), return_exceptions=True)
         self._tasks.clear()
 

@@ -48,6 +48,7 @@ class PrioritySemaphore:
         try:
             yield
         finally:
+            # In this order: the release calls the next holder's `enter`.
             leave()
             self._release()
 

@@ -79,6 +79,7 @@ def group_names(label: str, tasks: Sequence[Task]) -> list[str]:
     again: Counter[str] = Counter()
     for task in tasks:
         name = f"{label}/{task.id}"
+        # More than once where a task's own id ends with such a number.
         while name in names:
             again[task.id] += 1
             name = f"{label}/{task.id}#{again[task.id] + 1}"

@@ -150,6 +150,7 @@ def save_with(
 
 def draft(root: Path, step: int) -> Path:
     """The folder in which this process writes the checkpoint of a step."""
+    # The dot keeps a draft from being found as a checkpoint, by `step-*`.
     return root / f".step-{step:06d}.{os.getpid()}"
 
 
@@ -272,6 +273,7 @@ def save_beside_weights(folder: Path, tokenizer: Saveable, learner: Mapping[str,
     """Write the tokenizer, and a learner's state but for its tensors. Raises OSError."""
     try:
         tokenizer.save_pretrained(str(folder))
+    # The library tokenizers raises a plain Exception where the disk fails.
     except Exception as error:
         raise OSError(f"tokenizer: {error}") from error
     _write_learner(folder / LEARNER, tensors.parted(learner)[0])

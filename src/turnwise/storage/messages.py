@@ -88,6 +88,7 @@ def prompt_text(row: Mapping[str, Any], span: slice, decode: Decode) -> str:
         if source in OBSERVED
     )
     text = "\n\n".join(texts).strip()
+    # The row's own prompt, where it was shown whole, still has the blanks at its ends.
     return row["prompt"] if text in ("", row["prompt"].strip()) else text
 
 
@@ -125,6 +126,7 @@ def write_preferences(
     lines: list[str] = []
     ends: list[Mapping[str, Any]] = []
     graded = [row for row in rows if row["reward"] is not None]
+    # Rows of a group stand together, as they were written: groupby asks for that.
     for _, members in groupby(graded, key=lambda row: row["group"]):
         ordered = sorted(members, key=lambda row: -float(row["reward"]))
         if ordered[0]["reward"] != ordered[-1]["reward"]:

@@ -163,6 +163,7 @@ class RunFolder:
         with _reading(path):
             data = path.read_bytes()
         found = []
+        # What follows the last line break was cut off by a kill, or is being written.
         for number, line in enumerate(data[: data.rfind(b"\n") + 1].splitlines(), 1):
             try:
                 found.append(json.loads(line))
@@ -232,6 +233,7 @@ class RunFolder:
         """Keep what decodes the trajectories: a tokenizer of transformers."""
         try:
             tokenizer.save_pretrained(str(self.tokenizer))
+        # The library tokenizers raises a plain Exception where the disk fails.
         except Exception as error:
             raise InfrastructureError(f"{self.tokenizer} cannot be written: {error}") from error
 
@@ -272,6 +274,7 @@ class RunFolder:
     def evaluations(self) -> dict[str, dict[str, Any]]:
         """All summaries, as in `POLICIES`, then by name. Raises DataError for a damaged file."""
         names = sorted(file.stem for file in (self.path / "evaluations").glob("*.json"))
+        # Other names come last: each is found behind the policies, and sort keeps their order.
         names.sort(key=lambda name: (*POLICIES, name).index(name))
         return {name: summary for name in names if (summary := self.evaluation(name)) is not None}
 
@@ -313,6 +316,7 @@ def _whole_path(text: str) -> str:
 
 
 def _holds_nothing(path: Path) -> bool:
+    # A process that was killed before its run began has left its lock.
     return path.is_dir() and all(inside.name == LOCK for inside in path.iterdir())
 
 

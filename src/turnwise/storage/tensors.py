@@ -48,6 +48,7 @@ def parted(state: Mapping[str, Any], prefix: str = "") -> tuple[dict[str, Any], 
             rest[key], tensors[name] = SavedTensor(name), value
         elif isinstance(value, Mapping):
             rest[key], found = parted(value, f"{name}.")
+            # A key with a dot could have the name of a key inside a table.
             assert not found.keys() & tensors.keys()
             tensors |= found
         else:
@@ -88,6 +89,7 @@ def write(
 def _order_metadata(path: Path) -> None:
     """Sort a safetensors file's metadata, in any order before: equal tensors, equal bytes."""
     with path.open("r+b") as file:
+        # The format begins with the header's length, in 8 bytes.
         length = int.from_bytes(file.read(8), "little")
         header = json.loads(file.read(length))
         header["__metadata__"] = dict(sorted(header["__metadata__"].items()))
@@ -155,6 +157,7 @@ def _unshared(tensors: Mapping[str, Tensor]) -> dict[str, Any]:
     found: dict[str, Any] = {}
     for name, tensor in tensors.items():
         place = (tensor.data_ptr(), tensor.numel())
+        # Empty tensors all have the address 0, and share nothing.
         found[name] = tensor.clone() if tensor.numel() and place in seen else tensor
         seen.add(place)
     return found

@@ -22,6 +22,7 @@ SCHEMA = pa.schema(
         ("kind", pa.dictionary(pa.int32(), pa.string())),
         ("group", pa.dictionary(pa.int32(), pa.string())),
         ("episode", pa.int32()),
+        # float32 would round seconds since 1970 to two minutes.
         ("start", pa.float64()),
         ("seconds", pa.float32()),
     ]

@@ -190,6 +190,7 @@ def trajectory_of(row: Mapping[str, Any], task: Task) -> Trajectory:
     if row["success"] is not None:
         rewards = row["turn_rewards"]
         parts, turn_parts = json.loads(row["parts"]), json.loads(row["turn_parts"])
+        # A trajectory's reward has those of its turns in it, a verdict's does not.
         outcome_reward = row["reward"] - sum(rewards)
         verdict = Verdict(outcome_reward, row["success"], parts, row["detail"], turn_parts, rewards)
     return Trajectory(
@@ -272,6 +273,7 @@ def read_table(file: Path, outcome: str | None = None) -> pa.Table:
 def completed(table: pa.Table) -> pa.Table:
     """Give an earlier version's table the columns of `LATER` that it lacks."""
     for name in [name for name in LATER if name not in table.column_names]:
+        # These two are all that the functions of LATER read.
         rows, field = table.select(["prompt", "turns"]).to_pylist(), SCHEMA.field(name)
         table = table.append_column(field, pa.array(map(LATER[name], rows), field.type))
     return table

@@ -6,6 +6,5 @@
     imitation.py     the supervised run that RL is compared with
     evaluations.py   one episode on each held-out task
 
-Not here: how episodes are played (`rollout`), what an update computes (`learning`), and the stages
-that wings add (`Wing.stages`).
+Wings add stages of their own (`Wing.stages`).
 """

@@ -1,8 +1,4 @@
-"""Warnings and errors of a run whose steps teach nothing, or nothing sound.
-
-Not here: the Echo Trap (`echo_trap_watch.py`), and why a step taught nothing
-(`monitor/no_signal.py`).
-"""
+"""Warnings and errors of a run whose steps teach nothing, or nothing sound."""
 
 import math
 from collections.abc import Mapping

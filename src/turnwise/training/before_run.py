@@ -1,7 +1,7 @@
 """The checks before a run begins, as an audit in its folder: each with its figure and its bound.
 
 Whatever fails there ends the run before anything is sampled, so what is written has passed; a
-warning is what may be as it is. Not here: the checks (`parts/checks.py`, `learning/parity.py`).
+warning is what may be as it is.
 """
 
 from collections.abc import Iterator

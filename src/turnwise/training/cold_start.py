@@ -1,8 +1,4 @@
-"""The cold start: supervised learning on scripted demonstrations, before RL.
-
-Not here: how demonstrations are played (`rollout/demonstrations.py`), and the imitation that RL
-is compared with (`imitation.py`).
-"""
+"""The cold start: supervised learning on demonstrations, before RL."""
 
 from turnwise.storage import checkpoint
 from turnwise.training.context import RunContext

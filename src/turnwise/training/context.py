@@ -1,8 +1,4 @@
-"""The facts and parts that all stages of a run share, and the interface of a stage.
-
-Not here: how they are made (`prepare.py`), which stages a run has (`run.py`), and what changes
-while they run.
-"""
+"""The facts and parts that all stages of a run share, and the interface of a stage."""
 
 import time
 from collections.abc import Mapping, Sequence
@@ -74,6 +70,7 @@ class RunContext:
         root = checkpoint.root_of(self.folder.checkpoints, stage)
         state = {"stage": str(stage), "seconds": self.seconds}
 
+        # Not at once: other processes may still be writing when `save` returns.
         def prune() -> None:
             checkpoint.prune(root, self.recipe.train.keep_checkpoints, best)
             release_memory()

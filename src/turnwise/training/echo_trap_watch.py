@@ -1,7 +1,4 @@
-"""Looks for the Echo Trap after each step, and reacts as the recipe says.
-
-Not here: what the Echo Trap is (`monitor/echo_trap.py`), what reactions do (`reactions.py`).
-"""
+"""Looks for the Echo Trap (`monitor/echo_trap.py`) after each step, and reacts to it."""
 
 from collections.abc import Mapping, Sequence
 
@@ -43,12 +40,14 @@ class EchoTrapWatch:
         best = self.best_step(self._history[:-1])  # the present one is not saved yet
         kept = None
         if best is not None:
+            # Learners of several processes may still be writing it.
             learners.policy.wait_until_saved()
             kept = checkpoint.at(context.folder.checkpoints, best)
         situation = Situation(
             trap, learners, context.recipe.model, kept, config.learning_rate_factor
         )
         context.display.say(REACTIONS.get(config.reaction)(situation))
+        # A reaction may have changed the weights of this process alone.
         learners.policy.broadcast()
 
     def best_step(self, history: Sequence[Mapping[str, float]]) -> int | None:

@@ -1,8 +1,4 @@
-"""Evaluations as stages: `evaluation.episodes_per_task` episodes of each held-out task.
-
-Not here: what is counted and kept (`evaluation/evaluate.py`, `evaluation/kept.py`), and evaluations
-during RL (`validation.py`).
-"""
+"""Evaluations as stages: `evaluation.episodes_per_task` episodes of each held-out task."""
 
 from dataclasses import dataclass
 from pathlib import Path

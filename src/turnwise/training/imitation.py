@@ -1,7 +1,4 @@
-"""Imitation: what RL is compared with, the same demonstrations for as many updates as the run made.
-
-Not here: the cold start, from which RL begins (`cold_start.py`).
-"""
+"""Imitation, which RL is compared with: demonstrations, for as many updates as the run made."""
 
 import shutil
 

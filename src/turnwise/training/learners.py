@@ -1,7 +1,5 @@
 """The models that learn in RL: the policy, and what its algorithm has beside it.
 
-Not here: when they learn (`reinforcement.py`), and how (`learning`).
-
 Next: `learning/credits.py`.
 """
 
@@ -73,6 +71,7 @@ class Learners:
         own, the parts of roles are what is learned from."""
         groups = self.compared(groups)
         recipe, components, policy = self._context.recipe, self._context.components, self.policy
+        # Of the step, and not of the moment: the tokens were sampled at it, maybe steps ago.
         policy.set_temperature(temperature_at(recipe.rollout, step))
         second = policy.second
         models = second, policy.teacher
@@ -123,6 +122,7 @@ class Learners:
 
     def state(self) -> dict[str, Any]:
         """All that a resumed run needs of the learners, for `load_state`."""
+        # A path is made absolute: the run may go on from another folder.
         group_filter = whole_target(self.algorithm.group_filter)
         state = self.policy.state() | {"group_filter": group_filter}
         for name, source in self.reward_sources.items():
@@ -158,7 +158,6 @@ class Learners:
         return mutual_information(self.policy.score, groups, config.tasks)
 
     def _mixed_in(self, step: int) -> list[Example]:
-        """The demonstrations of a step's updates."""
         if not self._demonstrations:
             return []
         recipe = self._context.recipe

@@ -1,7 +1,4 @@
-"""Steps of a learner that needs no rollouts: the loop of every stage but RL and evaluation.
-
-Not here: what a step computes (`learning/sft.py`).
-"""
+"""Steps of a learner that needs no rollouts: the loop of every stage but RL and evaluation."""
 
 import asyncio
 

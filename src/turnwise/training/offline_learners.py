@@ -1,7 +1,4 @@
-"""Learners of demonstrations and the like, from their making to their end.
-
-Not here: when they learn (`cold_start.py`, `imitation.py`, stages of wings), and how (`learning`).
-"""
+"""Learners of demonstrations and the like, from their making to their end."""
 
 from collections.abc import Iterator, Sequence
 from contextlib import AbstractContextManager, contextmanager, suppress
@@ -22,7 +19,6 @@ def supervised_learner(
     config: SftConfig,
     saved: Checkpoint | None,
 ) -> AbstractContextManager[OfflineLearner]:
-    """Make the learner of demonstrations: see `offline_learner`."""
     return offline_learner(context, partial(supervised, demonstrations, config), saved)
 
 

@@ -1,8 +1,4 @@
-"""The phases of the stage of RL: what the process of the run did for a step, and when.
-
-Not here: what episodes did meanwhile (`turnwise.times`), and the file of both
-(`storage/timeline.py`).
-"""
+"""The phases of the stage of RL: what the process of the run did for a step, and when."""
 
 import time
 from collections.abc import Iterator

@@ -1,7 +1,4 @@
-"""How a run is prepared: its parts are built and checked, and its newest checkpoint is found.
-
-Not here: what the stages share (`context.py`), and the checks themselves (`parts/checks.py`).
-"""
+"""How a run is prepared: its parts are built and checked, and its newest checkpoint is found."""
 
 import time
 from collections.abc import Mapping
@@ -53,6 +50,7 @@ def prepare(
     folder.begin(recipe)
     folder.write_tokenizer(components.tokenizer)
     if saved is not None:
+        # As if the run had gone on without a break.
         begun -= saved.state["seconds"]
     return RunContext(
         recipe,

@@ -1,7 +1,6 @@
 """Reactions of a run to the Echo Trap: one function for each name a recipe may give.
 
-Whatever a reaction changes is saved with the learner, so that a resumed run has it too. Not here:
-when there is a trap (`monitor/echo_trap.py`), and how often a run reacts (`echo_trap_watch.py`).
+Whatever a reaction changes is saved with the learner, so that a resumed run has it too.
 """
 
 from collections.abc import Callable, Mapping, Sequence

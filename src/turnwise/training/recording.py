@@ -1,7 +1,4 @@
-"""The records of an RL step: a line of metrics, a line of times, trajectories, wings' monitors.
-
-Not here: which metrics there are (`monitor/metrics.py`), how files are written (`storage`).
-"""
+"""The records of an RL step: a line of metrics, a line of times, trajectories, wings' monitors."""
 
 from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass
@@ -101,6 +98,7 @@ class Recorder:
             self.log_no_signal(step, why)
         for warning in filter(None, (alarm(step) for alarm in self._alarms)):
             context.display.say(f"warning: {warning}")
+        # Last: it may end the run, and by now the step is written down.
         self._skipped.count("; ".join(learned.update.problems))
 
     def log_no_signal(self, step: int, why: str) -> None:
@@ -119,7 +117,6 @@ class Recorder:
             monitor.close()
 
     def _of_sources(self, measured: Callable[[RewardSource], dict[str, float]]) -> dict[str, float]:
-        """The numbers of all models that measure parts of the reward."""
         found: dict[str, float] = {}
         for source in self._sources:
             found |= measured(source)
@@ -134,6 +131,7 @@ class Recorder:
         """How old the tokens were, where they can be older than the step."""
         if not self._context.recipe.train.max_staleness:
             return {}
+        # Steps count from 1 here, and the first was learned from with version 0.
         return staleness_metrics(groups, step - 1)
 
 
@@ -151,6 +149,7 @@ def _timing(metrics: Mapping[str, float], times: StepTimes) -> dict[str, float]:
         "seconds/rollout": times.rollout,
         "seconds/waiting": times.waiting,
         "seconds/update": times.update,
+        # Not the rollout's seconds, a part of which may go by during updates.
         "seconds/step": times.waiting + times.update,
         "rollout/sampled_tokens_per_second": sampled / times.rollout,
         "update/tokens_per_second": trained / times.update,

@@ -6,8 +6,7 @@
 Where steps are sampled ahead (`max_staleness`), the next ones are sampled during the update. What a
 step does depends on the recipe, the seed, the step number and what a checkpoint holds, so a run
 that goes on from one ends with the weights of one that never stopped; of steps sampled ahead no
-task is lost and none is counted twice. Not here: how an episode is played (`rollout`), and what an
-update computes (`learning`).
+task is lost and none is counted twice.
 
 Next: `rollout/pipeline.py`.
 """
@@ -68,6 +67,7 @@ class Reinforcement:
                             await loop.save()
                     context.folder.write_timeline(loop.step, played.groups, context.phases.take())
             loop.learners.policy.wait_until_saved()  # the last one may still be written
+        # In these ends all parts are sound; what a bug leaves behind is not saved.
         except (asyncio.CancelledError, RunStoppedError):
             loop.save_unsaved()
             raise
@@ -230,7 +230,6 @@ class ReinforcementLoop:
 
 
 def _curriculum(context: RunContext) -> Curriculum | None:
-    """The curriculum of a recipe; None where all tasks are played."""
     config, train = context.recipe.curriculum, context.recipe.train
     if not isinstance(config, BySuccess):
         return None

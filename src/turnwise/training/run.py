@@ -1,7 +1,6 @@
 """A run: its stages in order, and its report.
 
-It can be stopped anywhere and goes on from its newest checkpoint. Not here: what a stage does, and
-how signals end a run (`stopping.py`).
+It can be stopped anywhere (`stopping.py`) and goes on from its newest checkpoint.
 
 Next: `training/reinforcement.py`.
 """
@@ -41,6 +40,7 @@ async def run(context: RunContext) -> dict[str, Any]:
         if checkpoint.follows_rl(context.saved.stage):
             rows = context.folder.lines("metrics.jsonl")  # none where there was no RL
             last = rows[-1]["step"] if rows else 0
+            # RL may have ended with the weights of its best step.
             step = Validation(context, last).kept_step or last
     try:
         await _check_parity(context)
@@ -131,7 +131,6 @@ def _stages(recipe: Recipe) -> str:
 
 
 def _write_report(context: RunContext) -> dict[str, Any]:
-    """Write report.json and report.md."""
     environment, folder = context.components.environment, context.folder
     model = f"{model_text(context.components)}; {computes_text(context.components)}"
     evaluations = folder.evaluations()

@@ -1,7 +1,6 @@
 """How a run begins, for the command line and for programs alike.
 
-Nothing heavy is imported before names are checked and threads are set. Not here: what a run does
-(`run.py`), and evaluations without one (`evaluation/policies.py`).
+Nothing heavy is imported before names are checked and threads are set.
 """
 
 import threading

@@ -1,8 +1,7 @@
 """Held-out evaluation during RL: success every few steps, the best checkpoint, an early stop.
 
 Its tasks are held-out ones that the final evaluation does not play: a checkpoint that was chosen by
-them is still measured on tasks that had no part in the choice. Not here: the final evaluation
-(`evaluations.py`).
+them is still measured on tasks that had no part in the choice.
 """
 
 from collections.abc import Mapping, Sequence
@@ -60,6 +59,7 @@ class Validation:
         limits = context.recipe.rollout.unlearned(config.temperature)
         await context.components.load(step)
         runner = context.components.runner(limits, step=step)
+        # One label for all steps: episodes differ by the weights, and not by their luck.
         groups = await runner.collect(context.validation, 1, config.seed, "validation")
         summary = summarise(members_of(groups))
         names = ("success", "low", "high", "n", "reward", "tool_calls")
