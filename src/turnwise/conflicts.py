@@ -5,7 +5,7 @@
 
 are one sentence about the two, neither of which knows the other. Sections of a recipe, parts of an
 algorithm, environments and wings make claims. A need is any text: a wing that needs what is not
-among `Need` words it itself. Not here: numbers that do not fit each other (`config/bounds.py`).
+among `Need` words it itself.
 """
 
 from collections.abc import Iterable, Iterator, Mapping

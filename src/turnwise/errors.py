@@ -160,7 +160,7 @@ _LIBRARIES = [
     _PACKAGE,
     *(Path(sysconfig.get_path(name)).resolve() for name in _STANDARD),
     *(Path(place).resolve() for place in (*site.getsitepackages(), site.getusersitepackages())),
-    Path(sys.prefix).resolve() / "bin",
+    Path(sys.prefix).resolve() / "bin",  # installed commands, as `turnwise` itself
 ]
 
 

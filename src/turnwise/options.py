@@ -9,8 +9,7 @@
         max_steps: Annotated[int, Range(1, 4)] = 4
 
 What goes together is a table of options; what does not is in different tables, of which a recipe
-writes one: `environment.options.tasks = { count = 500 }`. Here is the only check of them all. Not
-here: what an environment alone can know, such as whether a server answers.
+writes one: `environment.options.tasks = { count = 500 }`. Here is the only check of them all.
 """
 
 import inspect
@@ -52,6 +51,7 @@ def checked_options(
             f"{place}: {error}: import a type for more than the type checker"
         ) from None
     named = {key: entry for key, entry in parameters.items() if entry.kind not in _VARIABLE}
+    # Where it takes **options any name may be right, and it checks them itself.
     if len(named) == len(parameters):
         in_tables = [
             f"{key}.{name}"

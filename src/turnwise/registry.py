@@ -222,7 +222,8 @@ def _file(path: Path, what: str) -> ModuleType:
     module = importlib.util.module_from_spec(spec)
     folder = str(path.resolve().parent)
     if folder not in sys.path:
-        sys.path.append(folder)  # for what the file imports from beside it
+        sys.path.append(folder)  # for what the file imports from beside it; last, to hide nothing
+    # Before it runs: dataclasses and pickle look their module up by its name.
     sys.modules[name] = module
     try:
         spec.loader.exec_module(module)
@@ -236,6 +237,7 @@ def _module(name: str, what: str) -> ModuleType:
     try:
         return importlib.import_module(name)
     except ModuleNotFoundError as error:
+        # A module may be there and lack one that it imports: that error goes through.
         if error.name and (name == error.name or name.startswith(f"{error.name}.")):
             raise ConfigError(f"{what} module {name!r}: there is no such module") from None
         raise

@@ -18,5 +18,7 @@ def derive(*parts: Part) -> int:
     >>> derive(0, "train", "t1", 1) == derive(1, "train", "t1", 0)
     False
     """
+    # Kinds and a separator: ("a", 1), ("a", "1") and ("a1",) are different seeds.
     text = "\x1f".join(f"{type(part).__name__}:{part}" for part in parts)
+    # 63 bits, so that a seed fits into an int64, such as a column of Parquet.
     return int.from_bytes(hashlib.sha256(text.encode()).digest()[:8], "big") >> 1

@@ -4,8 +4,8 @@
     view = "turnwise_view.wing:WING"
 
 The core imports no wing by its name; it asks here for what is installed. A wing that cannot be
-used is left out, with a sentence that says why, and all else works. Not here: single parts
-that a recipe names, for which an entry point of their kind is enough (`registry.py`).
+used is left out, with a sentence that says why, and all else works. For a single part that a recipe
+names an entry point of its kind is enough (`registry.py`).
 """
 
 from collections import Counter
@@ -313,6 +313,7 @@ def _unfit(point: EntryPoint) -> str | None:
     requirements = [] if point.dist is None else point.dist.requires or []
     for one in map(Requirement, requirements):
         here = version("turnwise")
+        # A specifier leaves versions such as 0.2.dev1 out unless it is asked not to.
         if one.name == "turnwise" and not one.specifier.contains(here, prereleases=True):
             return f"it is for turnwise{one.specifier}, and this is {here}"
     return None

@@ -1,6 +1,6 @@
 """Replies by key, kept in memory and, with a file, beyond this process: a JSON line each.
 
-Not here: what a key is made of; it has to hold all that a reply depends on.
+A key has to hold all that its reply depends on.
 """
 
 import json

@@ -1,7 +1,6 @@
 """The command line. Each command reads its arguments, calls one thing, and prints.
 
-`--debug` anywhere shows tracebacks. Not here: exit codes (`failures.py`), and what is printed
-(`terminal.py`, `printing.py`).
+`--debug` anywhere shows tracebacks. Exit codes are in `failures.py`.
 """
 
 import asyncio
@@ -251,7 +250,6 @@ def main(arguments: list[str] | None = None) -> None:
 
 
 def _check_command(words: list[str]) -> None:
-    """Raise MissingExtraError for a command of a wing of ours that is not installed."""
     error = missing("command", words[0]) if words else None
     if error is not None:
         raise error

@@ -1,8 +1,5 @@
 """The end of `turnwise train`: the reward curve, the tables, one task before and after, and which
-commands come next.
-
-Not here: the tables (`results.py`), and how an episode is written (`terminal.py`).
-"""
+commands come next."""
 
 import shutil
 import sys

@@ -1,7 +1,4 @@
-"""Commands that measure policies: on held-out tasks, and against each other.
-
-Not here: how that is done (`evaluation`), and what is printed (`results.py`).
-"""
+"""Commands that measure policies: on held-out tasks, and against each other."""
 
 from dataclasses import asdict
 from pathlib import Path

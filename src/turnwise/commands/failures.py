@@ -2,8 +2,7 @@
 
 Exit codes: 0 done · 1 a bug in turnwise · 2 the user's mistake · 3 the run stopped itself or the
 machine failed, a full disk for example · 130 interrupted (Ctrl-C) · 143 ended by SIGTERM · 75 ended
-by SIGUSR1, to be run again. The last three save first. Not here: the errors (`errors.py`), the
-signals (`stopping.py`).
+by SIGUSR1, to be run again. The last three save first (`stopping.py`).
 """
 
 import errno

@@ -1,7 +1,4 @@
-"""How commands print: tables that no terminal cuts, and JSON without NaN.
-
-Not here: what stands in the tables (`terminal.py`).
-"""
+"""How commands print: tables that no terminal cuts, and JSON without NaN."""
 
 import json
 import math

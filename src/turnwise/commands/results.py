@@ -1,7 +1,4 @@
-"""Results on the command line: tables of reports, evaluations and comparisons.
-
-Not here: trajectories, and tables of what can be named (`terminal.py`).
-"""
+"""Results on the command line: tables of reports, evaluations and comparisons."""
 
 from collections.abc import Mapping, Sequence
 from pathlib import Path

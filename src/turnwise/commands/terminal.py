@@ -239,7 +239,6 @@ def algorithms_table(rows: Sequence[Mapping[str, Any]]) -> Table:
 
 
 def algorithm_table(description: Mapping[str, Any]) -> Table:
-    """The parts of one algorithm."""
     title = f"{description['name']} ({description['source']})"
     choices, numbers = Column("choice", no_wrap=True), Column("numbers", overflow="fold")
     table = Table(choices, "part", "what it does", numbers, title=title)

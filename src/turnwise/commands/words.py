@@ -1,7 +1,4 @@
-"""Episodes of which only the words are known, as the command line shows them.
-
-Not here: episodes whose tokens were kept (`terminal.py`).
-"""
+"""Episodes of which only the words are known, as the command line shows them."""
 
 import json
 from collections.abc import Mapping

@@ -1,7 +1,7 @@
 """Recipes: every choice of a run, as TOML checked by pydantic, with `key=value` overrides.
 
-A choice carries its own settings. Not here: what the names of environments, algorithms and engines
-stand for; each registry checks its own.
+A choice carries its own settings. What the names of environments, algorithms and engines stand for
+is not known here: each registry checks its own.
 """
 
 from turnwise.config.engine import (

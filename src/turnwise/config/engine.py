@@ -128,7 +128,6 @@ class OpenAIEngineConfig(Section):
 
 
 def _without_servers(name: str) -> Claim:
-    """The claim of an engine that has no servers to be started."""
     denies = {Need.SERVERS: "has none"}
     return Claim(f"engine.name = {name!r}", denies=denies, remedy="set engine=vllm")
 

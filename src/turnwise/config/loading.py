@@ -1,7 +1,4 @@
-"""Reads recipes: TOML files, shipped ones, `key=value` overrides; and writes them.
-
-Not here: what a recipe may say (`recipe.py` and the sections), and what cannot go together.
-"""
+"""Reads recipes: TOML files, shipped ones, `key=value` overrides; and writes them."""
 
 import tomllib
 from collections.abc import Iterable, Iterator, Mapping, Sequence
@@ -54,6 +51,7 @@ def whole_recipe() -> type[Recipe]:
         if dot:
             more.setdefault(section, []).append(loaded(at))
     added |= {section: _widened(section, kinds) for section, kinds in more.items()}
+    # pickle finds the class by name and module, through `__getattr__` below.
     return create_model(
         "WholeRecipe", __base__=Recipe, __module__=__name__, __doc__=Recipe.__doc__, **added
     )

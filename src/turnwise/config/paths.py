@@ -1,7 +1,7 @@
 """Paths in the values of a file, made absolute from the file's folder.
 
-Not here: which files are read so. Those are studies, and recipes that come with turnwise; a path in
-a recipe of one's own is relative to where one is.
+Studies are read so, and recipes that come with turnwise; a path in a recipe of one's own is
+relative to where one is.
 """
 
 import os

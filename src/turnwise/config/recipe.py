@@ -1,7 +1,4 @@
-"""A recipe: every choice of a run, as sections checked by pydantic.
-
-Not here: what the names of environments, algorithms and engines stand for; each registry checks its
-own. Nor how a recipe is read (`loading.py`).
+"""A recipe: every choice of a run, as sections checked by pydantic; `loading.py` reads it.
 
 Next: `parts/components.py`.
 """
@@ -138,6 +135,7 @@ class Recipe(Section):
     def _rate_of_what_is_trained(
         cls, value: LearningConfig, info: ValidationInfo
     ) -> LearningConfig:
+        # Fields are checked in their order, and `model` stands before.
         model = info.data.get("model")  # none where it was refused
         if model is None or "learning_rate" in value.model_fields_set:
             return value

@@ -120,6 +120,7 @@ class RewardConfig(Finite):
     def _weights_alone(cls, parts: Any) -> Any:
         if not isinstance(parts, dict):
             return parts
+        # By type: a bool is an int, and no weight.
         plain = {k: v for k, v in parts.items() if type(v) in (int, float)}
         return parts | {name: {"weight": weight} for name, weight in plain.items()}
 

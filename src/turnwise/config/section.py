@@ -1,7 +1,7 @@
 """Sections of a recipe, and choices: tables that are one of several kinds of section.
 
 The settings of a choice stand in the kind that they belong to, so that what cannot go together
-cannot be written. Not here: the sections themselves.
+cannot be written.
 """
 
 import re
@@ -60,7 +60,6 @@ class Section(BaseModel):
 
 
 def _marks_of_entries(field: FieldInfo) -> Sequence[Any]:
-    """The marks of a tuple's entries."""
     return getattr(next(iter(get_args(field.annotation)), None), "__metadata__", ())
 
 

@@ -1,7 +1,7 @@
 """A section that a wing adds to recipes, and all that a run asks of one.
 
 The core reads no setting of such a section: it asks what stands here, and a section answers what
-concerns it. Not here: its part, which the wing's function makes (`Wing.sections`).
+concerns it. The wing's function makes its part (`Wing.sections`).
 """
 
 from collections.abc import Iterator, Mapping

@@ -144,7 +144,6 @@ class _Book:
     """Calls under a rule that went through."""
 
     def rule(self, call: ToolCall) -> Rule:
-        """The rule for a call."""
         return self.rules.get(call.name, "allow")
 
     def held_back(self, call: ToolCall, asked: Sequence[str]) -> Step | None:
@@ -231,6 +230,7 @@ class Guarded(Environment):
         book = self._book
         own: dict[str, Any] = {"counts": book.counts, "waiting": book.waiting}
         own |= {"held": book.held, "through": book.through}
+        # JSON without indents has no line break: the first one ends it, whatever follows.
         return json.dumps(own, sort_keys=True).encode() + b"\n" + super().snapshot()
 
     def restore(self, state: bytes) -> None:

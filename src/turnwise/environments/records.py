@@ -55,6 +55,7 @@ def _record(value: Any, where: str) -> Mapping[str, Any]:
         truth, question = value["reward_model"]["ground_truth"], value["prompt"][-1]["content"]
     except (LookupError, TypeError):
         return value
+    # A table, as in Search-R1's data: {"target": [...]}.
     answer = truth.get("target") if isinstance(truth, dict) else truth
     fields = ({"question": question, "answer": answer}, value.get("extra_info") or {}, value)
     return {name: one for each in fields for name, one in each.items() if one is not None}

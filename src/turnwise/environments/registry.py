@@ -51,6 +51,7 @@ def make_environment(
         checked = checked_options(kind, options)
     except ConfigError as error:
         raise ConfigError(f"environment {name}: {error}") from None
+    # Rules outermost: they hold for added tools too, and a call that is held back takes no time.
     return guarded(slow(equipped(kind(**checked), tools), latency), consequential)
 
 

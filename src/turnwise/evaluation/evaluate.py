@@ -124,6 +124,7 @@ def best_constant_answer(tasks: Sequence[Task]) -> float | None:
     accepted = [task.secret.get("answers") for task in tasks]
     if not tasks or not all(isinstance(answers, list | tuple) for answers in accepted):
         return None
+    # A set of each task's: an answer that is listed twice, as 7 and "7", counts once.
     counts = Counter(answer for answers in accepted for answer in {str(a) for a in answers or ()})
     return max(counts.values(), default=0) / len(tasks)
 
@@ -211,6 +212,7 @@ def _saturation(trajectories: Sequence[Trajectory]) -> list[str]:
     tasks = [pair for pair in successes_by_task(trajectories).values() if pair[0]]
     failed = sum(successes < count for count, successes in tasks)
     solved = sum(successes > 0 for _, successes in tasks)
+    # With one episode a task, one of the sentences below would hold for any policy on so few.
     if 0 < len(tasks) < 2 * FEWEST:
         return [
             f"too few tasks: {len(tasks)} tell hardly any policy from this one; evaluate on "

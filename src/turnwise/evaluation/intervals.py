@@ -67,6 +67,7 @@ def design_effect(sums: ArrayLike, counts: ArrayLike) -> float:
     episodes = sizes.sum() + 2 * PSEUDO_TASK * size
     mean = (totals.sum() + PSEUDO_TASK * size) / episodes
     squares = ((totals - sizes * mean) ** 2).sum()
+    # The two pseudo-tasks miss the mean by size * (1 - mean) and size * mean.
     squares += PSEUDO_TASK * size**2 * ((1 - mean) ** 2 + mean**2)
     variance = tasks / (tasks - 1) * squares / episodes**2
     return float(variance / (mean * (1 - mean) / episodes))
@@ -152,6 +153,7 @@ def best_of(scored: Sequence[tuple[float, bool]], k: int) -> float | None:
         return None
     for score in sorted({score for score, _ in scored}, reverse=True):
         equals = [success for other, success in scored if other == score]
+        # Choices of k whose highest score is this one: all of those left, less those without it.
         chosen = comb(left, k) - comb(left - len(equals), k)
         share += chosen * sum(equals) / len(equals)
         left -= len(equals)

@@ -76,6 +76,7 @@ def write_evaluations(
         )
 
 
+# prompt: it stands for `task_prompt` in files that lack that (`trajectory_rows.LATER`).
 COLUMNS = ("group", "episode", "seed", "success", "prompt", "task_prompt")
 
 

@@ -158,6 +158,7 @@ def compare(first: Played, second: Played) -> Comparison:
     only_first, only_second = cells[True, False], cells[False, True]
     p = mcnemar(only_first, only_second) if max(counts) == 1 else found.p
     pairs = sum(counts)
+    # As in formulas for sample sizes: what the test asks for, and what its power does.
     quantiles = student_t(0.975, found.degrees) + student_t(POWER, found.degrees)
     low, high = found.interval
     return Comparison(
@@ -206,9 +207,11 @@ def difference(sums: ArrayLike, counts: ArrayLike) -> Difference:
     pairs = sizes.sum() + 2 * size
     centre = totals.sum() / pairs
     squares = ((totals - sizes * centre) ** 2).sum()
+    # The two added tasks, whose sums are 1 and -1 over `size` pairs each.
     squares += (1 - size * centre) ** 2 + (1 + size * centre) ** 2
     error = math.sqrt(tasks / (tasks - 1) * squares) / pairs
     mean = float(totals.sum() / sizes.sum())
+    # The degrees of freedom are of the tasks that were played, without the two added ones.
     return Difference(mean, float(centre), error, len(totals) - 1)
 
 
@@ -236,6 +239,7 @@ def holm(probabilities: Sequence[float]) -> list[float]:
     order = sorted(range(len(probabilities)), key=lambda place: probabilities[place])
     adjusted, least = [0.0] * len(probabilities), 0.0
     for rank, place in enumerate(order):
+        # The maximum: no p-value may come out below that of a smaller one.
         least = max(least, min(1.0, (len(order) - rank) * probabilities[place]))
         adjusted[place] = least
     return adjusted

@@ -83,7 +83,6 @@ def _ungraded(parts: Mapping[str, Mapping[str, Any]]) -> list[str]:
 
 
 def _breakdown(parts: Mapping[str, Mapping[str, Any]]) -> list[str]:
-    """A table for each label of tasks, with a column for each evaluation."""
     lines = []
     for label in dict.fromkeys(label for part in parts.values() for label in part["breakdown"]):
         of_label = {name: part["breakdown"].get(label, {}) for name, part in parts.items()}

@@ -94,10 +94,12 @@ def detections(
         before, present = rewards[max(0, place - window)], rewards[place]
         windows = ([line[SPREAD] for line in known[at : at + window]] for at in (highest, place))
         error = (sum(map(variance, windows)) / window) ** 0.5  # of the difference: Welch's t
+        # now < most: a spread that was 0 all along has not fallen.
         small = now < most and now <= thresholds.spread * most
         rising = present > before + thresholds.gain * abs(highest_reward)
         solved = present >= thresholds.solved * highest_reward
         if small and most - now >= thresholds.certainty * error and not (rising or solved):
+            # Entropy is not measured in every step: the windows of it that were full by this one.
             certain = entropies[: max(0, counts[end - 1] - window + 1)]
             entropy = (max(certain), certain[-1]) if certain else None
             yield EchoTrap(int(known[end - 1]["step"]), (most, now), entropy, (before, present))

@@ -127,7 +127,6 @@ def _spread(group: Group) -> float:
 
 
 def _parts(graded: Sequence[Trajectory]) -> dict[str, float]:
-    """The means of the verdicts' parts, and of the sums of the turns' parts and rewards."""
     found: dict[str, list[float]] = defaultdict(list)
     for member in graded:
         if member.verdict is not None:

@@ -46,6 +46,7 @@ def mutual_information(scored: Score, groups: Sequence[Group], tasks: int) -> di
         return {}
     pairs = [_joined(other.prompt, turn) for turn in turns for other in turns]
     found = zip(scored(pairs), pairs, strict=True)
+    # float64: differences of such sums are logarithms of ratios, and may be near 0.
     scores = np.array([row[scored].sum(dtype=np.float64) for row, (_, scored) in found])
     information, entropy = from_scores(scores.reshape(len(turns), len(turns)))
     return {"monitor/mutual_information": information, "monitor/reasoning_entropy": entropy}

@@ -16,7 +16,9 @@ from collections import Counter
 from collections.abc import Sequence
 
 _INITIALS = re.compile(r"(?<![\w.])(?:[^\W\d_]\.)+[^\W\d_]?(?![\w.])")
+# The first two alternatives match what stays, so that group 1 has only what goes.
 _PUNCTUATION = re.compile(r"(?<!\w)-(?=\d)|(?<=\w)\.(?=\w)|([^\w\s])")
+# Not beside a dot: the `a` of `a.b` is a name.
 _ARTICLE = re.compile(r"\b(?<!\.)(?:a|an|the)\b(?!\.)")
 _CLOSED = frozenset({"yes", "no", "noanswer"})
 """Answers that share no credit with any other."""

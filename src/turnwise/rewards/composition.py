@@ -144,6 +144,7 @@ class Reward:
         high, low = self.bounds(False, step)[1], self.bounds(True, step)[0]
         heavy = sorted(self.terms, key=lambda term: -self._spread(term, step))
         parts = ", ".join(f"{term.name} ({self._spread(term, step):g})" for term in heavy[:3])
+        # 0 - margin below: -margin would be written -0 where it is 0.
         raise ConfigError(
             f"a failure can have a reward of {high:g} and a success one of {low:g}"
             f"{f' at step {step}' if step else ''}: parts can outvote success by {0 - margin:g}. "
@@ -181,6 +182,7 @@ class Reward:
             )
         # (): turns have the rewards of the recipe's parts, and not the environment's.
         verdict = replace(verdict, parts=parts, turn_parts=turn_parts, turn_rewards=())
+        # All parts are measured by now: a gate may ask for any of them.
         graded = self._with_noise(verdict, trajectory)
         reward = self.outcome if graded.success else self.failure
         for term in self._of(Scope.TRAJECTORY):
@@ -275,6 +277,7 @@ def make_reward(
     known = {**(more or {}), **reported}
     terms = tuple(_term(name, part, known) for name, part in config.parts.items())
     terms += tuple(_cost(name, cost, known) for name, cost in config.costs.items())
+    # Parts of groups are no gates: they are measured when gates have been asked.
     gates = [term.name for term in terms if term.part.scope == Scope.TRAJECTORY]
     for term in terms:
         _check_gate(term, gates)
@@ -307,6 +310,7 @@ def _term(
         )
     part = part or RewardPart()
     if config.range is not None:
+        # What the part declares of its sum over the turns is of its own range.
         part = replace(part, low=config.range[0], high=config.range[1], total=None, total_of=None)
     if part.function is None:
         if config.options:
@@ -363,7 +367,6 @@ def _check_read(term: Term, reported: Mapping[str, RewardPart]) -> None:
 
 
 def _ungraded(group: Group, outcome: Outcome, problem: str) -> Group:
-    """The group without a grade."""
     members = [
         replace(member, outcome=outcome, problem=problem, verdict=None)
         if member.reward is not None

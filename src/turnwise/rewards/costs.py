@@ -35,7 +35,6 @@ class CostMultipliers:
                 self.values[name] = min(max(value, 0.0), cost.highest)
 
     def metrics(self) -> dict[str, float]:
-        """The multipliers, for a step's log."""
         return {f"reward/multipliers/{name}": value for name, value in self.values.items()}
 
     def load_state(self, state: Mapping[str, float]) -> None:

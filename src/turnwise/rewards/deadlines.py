@@ -55,9 +55,11 @@ async def alone(lock: threading.Lock, work: Callable[[], Any]) -> Any:
     """The result of work in a thread that holds the lock until the work ends, whatever becomes of
     the caller; waiting for the lock is `uncounted`."""
     async with uncounted():
+        # Not in a thread, which would take the lock even when its caller is gone.
         while not lock.acquire(blocking=False):
             await asyncio.sleep(POLL)
 
+    # Nothing is awaited from here to the thread's start, or a cancellation would keep the lock.
     def held() -> Any:
         try:
             return work()

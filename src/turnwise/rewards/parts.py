@@ -59,6 +59,7 @@ class RewardPart:
     """The option that names a number of the same scope which the environment has to report."""
 
     def __post_init__(self) -> None:
+        # Not `low >= high`, which NaN would pass.
         if not self.low < self.high:
             raise ConfigError(
                 f"the range of a part is {self.low:g} to {self.high:g}: the second number has to "
@@ -77,6 +78,7 @@ class RewardPart:
         """The range of its sum over an episode of at most so many turns."""
         if self.scope != Scope.TURNS:
             return self.low, self.high
+        # 0 is among the sums: an episode may end before its first turn.
         low, high = min(0.0, turns * self.low), max(0.0, turns * self.high)
         return (max(low, self.total[0]), min(high, self.total[1])) if self.total else (low, high)
 

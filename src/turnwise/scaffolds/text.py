@@ -50,6 +50,7 @@ class TextScaffold:
         # Whether special tokens are split is a setting of the tokenizer, not of a call, and tools
         # truncate their results in other threads: text from outside has a tokenizer of its own.
         self._foreign_tokenizer = deepcopy(tokenizer)
+        # Not a decorator: its cache would be the class's, and keep every scaffold in memory.
         self._encoded = lru_cache(KEPT_TEXTS)(self._encode_anew)
         self._frames: dict[bool, tuple[str, str]] = {}
         self._tools = {tool.name: tool for tool in tools}
@@ -67,6 +68,7 @@ class TextScaffold:
     @property
     def _frame(self) -> tuple[str, str]:
         """The texts before and after every task."""
+        # Asked anew: `encode_image` is set after the constructor (`make_scaffold`).
         with_images = self.encode_image is not None
         if with_images not in self._frames:
             if self._tokenizer.chat_template:
@@ -147,7 +149,6 @@ class TextScaffold:
         return text if len(offsets) <= max_tokens else text[: offsets[max_tokens][0]].rstrip()
 
     def _images(self, observation: Observation) -> list[Segment]:
-        """The observation's images, in order."""
         if self.encode_image is None:
             return []
         source = observation.source

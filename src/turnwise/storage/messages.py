@@ -143,7 +143,7 @@ def write_preferences(
 def conversations(
     folder: RunFolder, rows: Sequence[Mapping[str, Any]]
 ) -> Iterator[list[dict[str, Any]] | None]:
-    """Rows of a run as messages, each as `messages_of` makes them."""
+    """Rows of a run, each as `messages_of` makes it."""
     from transformers import AutoTokenizer
 
     tokenizer = AutoTokenizer.from_pretrained(str(folder.tokenizer))

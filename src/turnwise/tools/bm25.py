@@ -60,6 +60,7 @@ class BM25Index:
 
     def scores(self, query: str) -> NDArray[np.float32]:
         """The score of each text for a query; 0 for one without any of its words."""
+        # Each word once: a query gains nothing by repeating one.
         asked = dict.fromkeys([*words(query), *_exact(query)])
         known = [self._vocabulary[word] for word in asked if word in self._vocabulary]
         if not known:

@@ -77,7 +77,6 @@ class Workers:
 
 
 def _end(idle: "list[_Worker]") -> None:
-    """End the processes that wait for a call."""
     while idle:
         idle.pop().kill()
 

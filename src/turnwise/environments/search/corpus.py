@@ -75,6 +75,7 @@ def build() -> list[Document]:
     for module in public:
         if module.name not in INTERNAL:
             documents[module.name] = module_document(module)
+    # After all modules: what has the id of one does not take its place.
     for module in public:
         if module.name not in INTERNAL:
             for document in module_contents(module.name, _owned(module, modules)):

@@ -144,6 +144,7 @@ def question_task(question: Question) -> Task:
 
 def unsupported(questions: Sequence[Question], documents: Iterable[Document]) -> int:
     """Number of questions without an accepted answer, as whole words, in any document."""
+    # By their first words: the documents are gone through once, however many questions there are.
     wanted: dict[str, set[tuple[str, ...]]] = defaultdict(set)
     for question in questions:
         for answer in map(_words, question.answers):

@@ -188,6 +188,7 @@ class SearchEnvironment(Environment):
         thoughts = [wanted or LOOK_UP for wanted in ("", *task.secret["wanted"])]
         searches = [
             Action("", thought, (ToolCall("search", {"query": query}),))
+            # One thought more than searches: the last is that of the answer.
             for thought, (query, _) in zip(thoughts, task.secret["chain"], strict=False)
         ]
         return [*searches, Action("", thoughts[-1], answer=answer)]

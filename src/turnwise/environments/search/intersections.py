@@ -62,12 +62,14 @@ def _unique_pairs(graph: Graph) -> Iterator[tuple[tuple[Condition, Condition], s
     members: dict[tuple[Condition, Condition], dict[str, Evidence]] = defaultdict(dict)
     for name in graph.names("class"):
         for (one, first), (two, second) in itertools.combinations(_conditions(graph, name), 2):
+            # Of one document: two classes of one name may meet one condition each.
             evidence = first.evidence & second.evidence
             if two == BASE and evidence:
                 members[(one, first.name), (two, second.name)][name] = evidence
     for pair, found in members.items():
         if len(found) == 1 and _is_shared(graph, *pair):
             name, evidence = found.popitem()
+            # Nor do both hold of a class whose name is spelled in two ways, which was left out.
             if evidence == _stating(graph, pair[0]) & _stating(graph, pair[1]):
                 yield pair, name, evidence
 

@@ -50,7 +50,6 @@ class StandardQuestions(Options):
     hops: tuple[Hops, ...] = ()
 
     def load(self) -> Library:
-        """Make them, or take them from the cache."""
         documents = standard_library()
         words = index_documents(documents)
         every = standard_tasks(documents, words)
