@@ -27,7 +27,7 @@ from turnwise_environments.measurement import Measurement, measure, measure_all
 from turnwise_environments.serve import offer_of
 
 OWN = '''
-import asyncio, json, os
+import asyncio, json, os, sys
 from turnwise.environments.base import Environment
 from turnwise.tools.tool import tool
 from turnwise.types import Action, Task, ToolCall, Verdict
@@ -78,6 +78,12 @@ class Hashed(Counter):
         """Add."""
         return f"{await super().add(number)} {hash('word')}"
 
+class Shy(Counter):
+    def tasks(self, split):
+        if sys.argv[0].endswith("measurement.py"):  # the other process
+            raise OSError("not here")
+        return super().tasks(split)
+
 class Forgetful(Counter):
     def restore(self, state): self.total = 0
 
@@ -119,7 +125,12 @@ def test_a_sound_environment(own: Path, name: str) -> None:
 @pytest.mark.long
 @pytest.mark.parametrize(
     ("name", "defect"),
-    [("Hashed", "deterministic"), ("Forgetful", "snapshot"), ("Talkative", "concurrent")],
+    [
+        ("Hashed", "deterministic"),
+        ("Shy", "deterministic"),
+        ("Forgetful", "snapshot"),
+        ("Talkative", "concurrent"),
+    ],
 )
 def test_each_defect_is_found(own: Path, name: str, defect: str) -> None:
     row = measure(f"{own}:{name}", {}, COMPARED)

@@ -210,7 +210,9 @@ def result(environment: OpenApiEnvironment, name: str, **arguments: Any) -> str:
 
 BROKEN = {
     "no description": ("{}", "no OpenAPI description"),
-    "no YAML": ("{", "no OpenAPI description"),
+    "no JSON": ("{", "no OpenAPI description"),
+    "no YAML": ("[", "no OpenAPI description"),
+    "a day that is none": ("a: 2024-13-45", "no OpenAPI description"),
     "nothing to read": ('{"openapi": "3.0.0", "paths": {}}', "none of its operations is a GET"),
     "a circle": (
         json.dumps(
@@ -250,7 +252,8 @@ def test_parameters_whose_names_and_types_python_lacks(tmp_path: Path) -> None:
         "/b": {"get": {"operationId": "a-b"}},
     }
     path = tmp_path / "odd.json"
-    path.write_text(json.dumps({"openapi": "3.1.0", "paths": paths}))
+    described = {"openapi": "3.1.0", "paths": paths}
+    path.write_text(json.dumps(described, indent="\t"))  # which YAML does not take
     first, second = Api(str(path), "http://localhost:1").tools()
     assert (first.name, second.name) == ("a_b", "a_b_")
     assert set(first.schema["parameters"]["properties"]) == {"id", "id_", "from_", "top"}
@@ -266,8 +269,9 @@ def test_broken_calls_of_a_question_are_told(tmp_path: Path, description: str, c
 
 
 def test_what_cannot_be_asked_is_told(tmp_path: Path, description: str) -> None:
-    with pytest.raises(ConfigError, match="no server"):
-        Api(description, "localhost:1")
+    for url in ("localhost:1", "http://localhost:one", "http://[", "http://a/?b"):
+        with pytest.raises(ConfigError, match="no server"):
+            Api(description, url)
     path = tmp_path / "one.yaml"
     path.write_text("openapi: 3.0.0\npaths: {'/a/{b}': {get: {parameters: [{name: b, in: path}]}}}")
     with pytest.raises(DataError, match="give the parameters an example"):

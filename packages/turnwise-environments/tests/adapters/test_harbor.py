@@ -17,7 +17,14 @@ from turnwise_environments.adapters.dockerfile import (
     UnsupportedDockerfile,
     read_dockerfile,
 )
-from turnwise_environments.adapters.harbor import WEAKNESS, _copied, _files, moved
+from turnwise_environments.adapters.harbor import (
+    WEAKNESS,
+    TaskFolder,
+    _copied,
+    _files,
+    _made,
+    moved,
+)
 from turnwise_environments.choosing import all_tasks
 from turnwise_environments.folders import leads_out
 from turnwise_environments.measurement import NOTHING
@@ -296,6 +303,19 @@ def test_a_dockerfile_as_steps() -> None:
     assert read_dockerfile("FROM a\nENV A 1 2\nWORKDIR x/../$A").workdir == "/1 2"
 
 
+def test_a_path_goes_before_the_sandboxs_own_and_a_file_into_a_folder(tmp_path: Path) -> None:
+    write(tmp_path, {"a.txt": "a", "tool": "#!/bin/sh\necho made > /app/out\n"})
+    (tmp_path / "tool").chmod(0o755)
+    commands = "mkdir -p /app/data && tool > /dev/null"
+    text = f'FROM a\nENV PATH="/app/bin:$PATH"\nCOPY tool /app/bin/\nRUN {commands}'
+    recipe = read_dockerfile(f"{text}\nCOPY a.txt /app/data")
+    source = TaskFolder("t", "", recipe, tmp_path, {}, "", {}, "", {}, True)
+    made = _made(source, working(Sandbox()))
+    assert {path for path, entry in made.items() if entry.kind == "file"} == {
+        *("app/bin/tool", "app/data/a.txt", "app/out")
+    }
+
+
 @pytest.mark.parametrize(
     ("text", "words"),
     [
@@ -303,6 +323,7 @@ def test_a_dockerfile_as_steps() -> None:
         ("RUN one \\\n\n# two\n  three\nRUN four \\", [("one    three",), ("four",)]),
         ("RUN\t[ -d /app ] || mkdir /app", [("[ -d /app ] || mkdir /app",)]),  # no list
         ("COPY [ab].txt /app/", [("[ab].txt", "/app/")]),
+        ("ARG A=1\nCOPY a ${B:-/b}/$A/${A:-2}$C", [("a", "/b/1/1")]),
     ],
 )
 def test_words_of_instructions(text: str, words: list[tuple[str, ...]]) -> None:
@@ -315,6 +336,7 @@ def test_words_of_instructions(text: str, words: list[tuple[str, ...]]) -> None:
         ("FROM a AS b\nFROM c", "several stages"),
         ("FROM a\nCOPY --from=b x y", "another image"),
         ("FROM a\nADD https://example.org/x /x", "fetches files"),
+        ("FROM a\nADD data.tar.gz /app/", "unpacks an archive"),
         ("FROM a\nRUN <<EOF\necho\nEOF", "here-document"),
         ("FROM a\nONBUILD RUN x", "has ONBUILD"),
         ("FROM a\nENV A=it's fine", "cannot be read"),

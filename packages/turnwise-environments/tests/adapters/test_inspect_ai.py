@@ -59,6 +59,11 @@ def strange():
     return Task([Sample(input="1 + 1 =")], scorer=odd())
 
 @task
+def twice():
+    return Task([Sample(input="1 + 1 =", target="2")],
+                scorer=[match(location="begin"), match(location="end")])
+
+@task
 def boxed():
     return Task([Sample(input="1 + 1 =", target="2")], scorer=exact(), sandbox="local")
 
@@ -113,6 +118,13 @@ def test_choices_are_shown_and_letters_answer(own: Path) -> None:
     assert task.prompt.startswith("One is right.")
     for answer, right in {"B": 1, "b)": 1, "A": 0, "A, B": 0, "two": 0, "": 0, "not B": 0}.items():
         assert judged(environment, task, answered(answer)).reward == right, answer
+
+
+def test_two_scorers_of_one_kind_are_both_asked(own: Path) -> None:
+    environment = Inspect(f"{own}:twice")
+    (task,) = all_tasks(environment)
+    verdict = judged(environment, task, answered("2 of 3"))
+    assert (verdict.reward, verdict.parts) == (1.0, {"match": 1.0, "match1": 0.0})
 
 
 def test_tools_are_the_episodes_own(own: Path) -> None:

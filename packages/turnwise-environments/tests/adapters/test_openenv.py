@@ -17,7 +17,14 @@ from turnwise.environments.base import Environment
 from turnwise.environments.registry import make_environment
 from turnwise.errors import ConfigError, DataError, InfrastructureError
 from turnwise.types import Action
-from turnwise_environments.adapters.openenv import OpenEnv, ResetFile, Seeds, Session, shown
+from turnwise_environments.adapters.openenv import (
+    OpenEnv,
+    ResetFile,
+    Seeds,
+    Session,
+    _mistakes,
+    shown,
+)
 from turnwise_environments.choosing import all_tasks
 from turnwise_environments.measurement import played_all, success
 
@@ -251,3 +258,9 @@ def test_an_observation_as_text() -> None:
     assert shown({"text": "a\nb"}) == "a\nb"
     assert shown({"board": [1, 2]}) == "[1, 2]"
     assert shown({"text": "é", "score": 2}) == "text: é\nscore: 2"
+    assert shown({"text": "x" * 300_000}).endswith("x\n[100000 more characters are not shown]")
+
+
+@pytest.mark.parametrize("errors", [None, [], ["bad"], {"loc": 1}, [{"loc": None}]])
+def test_a_mistake_that_is_told_in_an_odd_way(errors: Any) -> None:
+    assert _mistakes({"errors": errors, "message": "no such move"}) == "act: no such move"

@@ -117,7 +117,12 @@ def test_games_of_ones_own(cache: Path, tmp_path: Path) -> None:
             shutil.copy(file.with_suffix(suffix), tmp_path)
     own = TextWorld(GameFolder(str(tmp_path)))
     assert {task.id for task in all_tasks(own)} == {task.id for task in all_tasks(made)}
-    next(tmp_path.glob("*.json")).unlink()
+    told = next(tmp_path.glob("*.json"))
+    for text in ("", "[]", "{}"):
+        told.write_text(text)
+        with pytest.raises(DataError, match="TextWorld has not written it"):
+            TextWorld(GameFolder(str(tmp_path)))
+    told.unlink()
     with pytest.raises(DataError, match="json is not beside it"):
         TextWorld(GameFolder(str(tmp_path)))
     with pytest.raises(DataError, match="no file that ends with"):

@@ -161,6 +161,19 @@ def test_what_is_in_the_way_and_images(browser: Browser) -> None:
     on_page(browser, work, forms_test=Covered())
 
 
+@pytest.mark.long
+def test_a_page_that_is_nested_deeply_is_read(browser: Browser) -> None:
+    class Deep:
+        def handle(self, request: Request) -> Response:
+            return Response(f"<!doctype html><title>x</title>{'<div>' * 600}<button>Go</button>")
+
+    async def work(page: BrowserPage) -> None:
+        await page.act("goto", START)
+        assert '[1] button "Go"' in (await page.view()).shown()
+
+    on_page(browser, work, forms_test=Deep())
+
+
 @pytest.mark.slow
 def test_a_page_that_hangs_is_infrastructure() -> None:
     class Hanging:

@@ -72,6 +72,22 @@ async def test_of_two_episodes_that_a_client_begins_at_once_one_runs() -> None:
     await session.close()
 
 
+async def test_a_client_that_goes_away_while_its_episode_begins_leaves_none() -> None:
+    class Tardy(Capitals):
+        async def reset(self, task: Task, seed: int) -> Any:
+            await asyncio.sleep(0.05)
+            return await super().reset(task, seed)
+
+    offer = Offer(Tardy())
+    session = Session(offer)
+    beginning = asyncio.create_task(session.begin(0, "train", 0))
+    await asyncio.sleep(0.01)
+    beginning.cancel()
+    await asyncio.wait({beginning})
+    await session.close()
+    assert offer.under_way == 0
+
+
 async def test_turns_are_bounded_and_the_end_is_the_end() -> None:
     played = episode(max_turns=2)
     await played.begin()

@@ -8,6 +8,7 @@ from collections.abc import Iterator
 from http.server import BaseHTTPRequestHandler
 from pathlib import Path
 from typing import ClassVar
+from urllib.parse import urlsplit
 
 import pytest
 
@@ -148,7 +149,16 @@ def test_addresses_that_are_not_public_are_refused(place: str) -> None:
 
 @pytest.mark.parametrize("host", ["127.0.0.1:80", "[::1]:8000"])
 def test_a_port_may_be_named_that_is_the_schemes_own(host: str) -> None:
-    assert Fetcher([host], allow_private=True).checked(f"http://{host}/")[1] in host
+    assert Fetcher([host], allow_private=True).checked(f"http://{host}/")[1][0] in host
+
+
+def test_an_address_that_does_not_answer_and_a_name_in_another_script(
+    fetcher: Fetcher, place: str
+) -> None:
+    host, _, port = place.partition(":")
+    Handler.seen.clear()
+    fetcher._get(urlsplit(f"http://日.test:{port}/html"), ["::1", host], time.monotonic() + 60)
+    assert Handler.seen == [("/html", f"xn--wgv.test:{port}")]
 
 
 @pytest.mark.parametrize("charset", ["idna", "a\0b", "none"])

@@ -5,9 +5,9 @@ import asyncio
 import pytest
 
 from turnwise.environments.base import Environment
-from turnwise.errors import ConfigError, ToolError
+from turnwise.errors import ToolError
 from turnwise.types import Action, ToolCall
-from turnwise_environments.tools.memory import FIRST_WORDS, LONGEST_NAME, Notes, NotesTools
+from turnwise_environments.tools.memory import FIRST_WORDS, MOST_NOTES, Notes, NotesTools
 
 
 def test_writing_reading_deleting() -> None:
@@ -25,16 +25,14 @@ def test_writing_reading_deleting() -> None:
 
 
 def test_limits() -> None:
-    notes = Notes(most=2, longest=5)
-    notes.write("a", "12345")
-    notes.write("b", "")
-    notes.write("a", "again")
-    for name, text in (("c", ""), ("a", "123456"), (" ", ""), ("x" * (LONGEST_NAME + 1), "")):
+    notes = Notes()
+    for number in range(MOST_NOTES):
+        notes.write(str(number), "x" * 2000)
+    notes.write("0", "again")
+    for name, text in (("c", ""), ("0", "x" * 2001), (" ", ""), ("x" * 61, "")):
         with pytest.raises(ToolError):
             notes.write(name, text)
-    assert notes.notes == {"a": "again", "b": ""}
-    with pytest.raises(ConfigError, match="notes"):
-        Notes(most=0)
+    assert (len(notes.notes), notes.read("0")) == (MOST_NOTES, "again")
 
 
 def test_a_snapshot_is_all_of_it() -> None:

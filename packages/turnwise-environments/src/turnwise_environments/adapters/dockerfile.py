@@ -18,7 +18,8 @@ IGNORED = frozenset(
     | {"USER", "VOLUME"}
 )
 """Ignored instructions: they say how a container runs later, or what it is called."""
-_VARIABLE = re.compile(r"\$(?:\{(\w+)\}|(\w+))")
+_VARIABLE = re.compile(r"\$(?:\{(\w+)(?::-([^}]*))?\}|(\w+))")
+_ARCHIVE = re.compile(r"\.(?:tar(?:\.\w+)?|tgz|tbz2?|txz)\b")
 
 
 class UnsupportedDockerfile(Exception):
@@ -64,6 +65,8 @@ def _parsed(text: str) -> Dockerfile:
             dockerfile.variables |= _assigned(rest, dockerfile.variables)
         elif name == "WORKDIR":
             dockerfile.workdir = _absolute(_filled(rest, dockerfile.variables), dockerfile.workdir)
+        elif name == "ADD" and _ARCHIVE.search(rest):
+            raise UnsupportedDockerfile("its Dockerfile unpacks an archive")
         elif name in ("COPY", "ADD"):
             dockerfile.steps.append(_copy(rest, dockerfile))
         elif name == "RUN":
@@ -124,7 +127,9 @@ def _listed(rest: str) -> list[str]:
 
 
 def _filled(text: str, known: dict[str, str]) -> str:
-    return _VARIABLE.sub(lambda found: known.get(found[1] or found[2], ""), text)
+    # An image's PATH is not known here: whoever runs a command puts its own in its place.
+    values = {"PATH": "$PATH", **known}
+    return _VARIABLE.sub(lambda found: values.get(found[1] or found[3]) or found[2] or "", text)
 
 
 def _absolute(path: str, workdir: str) -> str:

@@ -225,7 +225,10 @@ def _made(source: TaskFolder, sandbox: CodeSandbox) -> dict[str, Entry]:
     workspace = Workspace(sandbox)
     for step in source.dockerfile.steps:
         if step.kind == "copy":
-            for path, content, mode in _copied(source.context, step.words):
+            *patterns, target = step.words
+            if _is_folder(target.strip("/"), workspace.entries):
+                target = f"{target}/"  # a file that is copied to it goes into it
+            for path, content, mode in _copied(source.context, (*patterns, target)):
                 workspace.entries[path] = Entry("file", content, mode)
             if sum(len(one.content) for one in workspace.entries.values()) > MAX_BYTES:
                 raise UnsupportedDockerfile(f"its files are more than {MAX_BYTES >> 20} MiB")
@@ -251,6 +254,11 @@ def _copied(context: Path, words: tuple[str, ...]) -> Iterable[tuple[str, bytes,
                     yield where, _moved_bytes(file.read_bytes()), file.stat().st_mode & 0o777
 
 
+def _is_folder(path: str, entries: Mapping[str, Entry]) -> bool:
+    made = path in entries and entries[path].kind == "folder"
+    return made or any(name.startswith(f"{path}/") for name in entries)
+
+
 def _is_own(path: Path, folder: Path) -> bool:
     """Whether it is a file of the folder, and no link out of it, which would bring the host's."""
     return path.is_file() and path.resolve().is_relative_to(folder.resolve())
@@ -264,7 +272,7 @@ def _begin(variables: Mapping[str, str], workdir: str) -> str:
     """The shell lines before a command: its variables, and its folder."""
     exports = "".join(
         f"export {name}={shlex.quote(moved(value))}\n" for name, value in variables.items()
-    )
+    ).replace("$PATH", "'\"$PATH\"'")  # the only one that is left for the shell
     place = shlex.quote(f"{ROOT}{workdir}".rstrip("/"))
     return f"export HOME={ROOT}/root\n{exports}mkdir -p {place}; cd {place}\n"
 
@@ -273,7 +281,7 @@ def _solving(source: TaskFolder) -> str:
     lines = []
     for path, encoded in _encoded(source.solution).items():
         file = shlex.quote(f"{ROOT}/{SOLUTION}/{path}")
-        lines.append(f"mkdir -p $(dirname {file}); printf %s {encoded} | base64 -d > {file}")
+        lines.append(f'mkdir -p "$(dirname {file})"; printf %s {encoded} | base64 -d > {file}')
     return "\n".join([*lines, f"bash {ROOT}/{SOLUTION}/{source.solve}"])
 
 

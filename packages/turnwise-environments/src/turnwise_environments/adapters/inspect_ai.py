@@ -129,7 +129,11 @@ def _task(name: str, arguments: Mapping[str, Any]) -> Any:
 def _scorers(theirs: Any, name: str) -> dict[str, Any]:
     from inspect_ai._util.registry import registry_unqualified_name
 
-    found = {registry_unqualified_name(scorer): scorer for scorer in theirs.scorer or []}
+    scorers = theirs.scorer or []
+    names = [registry_unqualified_name(scorer) for scorer in scorers]
+    # As Inspect calls several of one kind: match, match1.
+    numbered = (f"{name}{names[:place].count(name) or ''}" for place, name in enumerate(names))
+    found = dict(zip(numbered, scorers, strict=True))
     if not found:
         raise ConfigError(f"inspect: {name} has no scorer: nothing can be judged")
     for scorer in found:

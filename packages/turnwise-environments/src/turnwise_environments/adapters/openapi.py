@@ -30,7 +30,7 @@ from turnwise.tools.tool import Tool
 from turnwise.types import Action, Task, ToolCall, Trajectory, Verdict
 from turnwise_environments.common import check_texts, identity
 from turnwise_environments.rewards.cells import cells_match
-from turnwise_environments.tools.http import Fetcher, text_of
+from turnwise_environments.tools.http import Fetcher, is_address, text_of
 
 TYPES: Mapping[Any, type] = {"string": str, "integer": int, "number": float, "boolean": bool}
 UNAVAILABLE = (502, 503, 504)
@@ -93,11 +93,10 @@ class Api:
         """`description` is a file of JSON or YAML, `url` the server's address without an
         operation's path. Raises ConfigError for an address that is none, DataError for a file that
         is no OpenAPI description, or has nothing to read."""
-        parts = urlsplit(url)
-        if parts.scheme not in ("http", "https") or not parts.hostname or parts.query:
+        if not is_address(url) or urlsplit(url).query:
             raise ConfigError(f"openapi: {url!r} is no server: write http://host:port")
         self.url = url.rstrip("/")
-        self._fetcher = Fetcher([parts.netloc], allow_private=True)
+        self._fetcher = Fetcher([urlsplit(url).netloc], allow_private=True)
         self.operations = {one.name: one for one in _operations(Path(description).expanduser())}
         if not self.operations:
             raise DataError(f"{description}: none of its operations is a GET")
@@ -197,8 +196,10 @@ class OpenApiEnvironment(Environment):
 
 def _operations(path: Path) -> list[Operation]:
     try:
-        root = yaml.safe_load(path.read_text(encoding="utf-8"))
-    except (OSError, UnicodeDecodeError, yaml.YAMLError) as error:
+        text = path.read_text(encoding="utf-8-sig")
+        # As YAML, which JSON nearly is, some megabytes take minutes, and tabs are refused.
+        root = json.loads(text) if text.lstrip().startswith("{") else yaml.safe_load(text)
+    except (OSError, ValueError, RecursionError, yaml.YAMLError) as error:
         raise DataError(f"{path}: no OpenAPI description: {' '.join(str(error).split())}") from None
     if not isinstance(root, Mapping) or not str(root.get("openapi", "")).startswith("3."):
         raise DataError(f"{path}: no OpenAPI description of version 3: it says no 'openapi: 3.…'")

@@ -26,7 +26,7 @@ from turnwise.ranges import Count, Seconds
 from turnwise.rewards.parts import RewardPart
 from turnwise.seeds import derive
 from turnwise.tokens import Source
-from turnwise.tools.tool import Tool
+from turnwise.tools.tool import Tool, readable
 from turnwise.types import (
     Action,
     Observation,
@@ -102,7 +102,7 @@ class OpenEnv(Environment):
         check_installed("websockets", "openenv")
         self._url, self._seconds = url.rstrip("/"), seconds
         self._answer_field, self._success_at = answer_field, success_at
-        self._schema = _action_schema(self._url)
+        self._schema = _action_schema(self._url, seconds)
         if answer_field and answer_field not in self._schema["properties"]:
             fields = ", ".join(self._schema["properties"])
             raise ConfigError(f"openenv: answer_field {answer_field!r}: the fields are {fields}")
@@ -254,7 +254,8 @@ def shown(observation: Mapping[str, Any]) -> str:
         name: value if isinstance(value, str) else json.dumps(value, ensure_ascii=False)
         for name, value in observation.items()
     }
-    return "\n".join(texts.values() if len(texts) == 1 else map(": ".join, texts.items()))
+    text = "\n".join(texts.values() if len(texts) == 1 else map(": ".join, texts.items()))
+    return readable(text)  # a server may say megabytes
 
 
 def _reply(data: Mapping[str, Any], url: str) -> Reply:
@@ -268,17 +269,20 @@ def _reply(data: Mapping[str, Any], url: str) -> Reply:
 
 
 def _mistakes(data: Mapping[str, Any]) -> str:
-    errors = data.get("errors") or [{}]
-    where = ".".join(str(part) for part in errors[0].get("loc", ()))
-    return f"act: argument {where!r}: {errors[0].get('msg', data.get('message', ''))}"
-
-
-def _action_schema(url: str) -> dict[str, Any]:
     try:
-        with httpx2.Client(timeout=SECONDS, trust_env=False) as http:
+        first = data["errors"][0]
+        where = ".".join(str(part) for part in first["loc"])
+        return f"act: argument {where!r}: {first['msg']}"
+    except (LookupError, TypeError):
+        return f"act: {data.get('message', '')}"
+
+
+def _action_schema(url: str, seconds: float) -> dict[str, Any]:
+    try:
+        with httpx2.Client(timeout=seconds, trust_env=False) as http:
             answer = http.get(f"{url}/schema")
         found = answer.json()["action"] if answer.status_code == 200 else None
-    except (httpx2.TransportError, httpx2.InvalidURL) as error:
+    except (httpx2.HTTPError, httpx2.InvalidURL) as error:
         raise ConfigError(f"openenv: no server answers at {url}: {error}") from None
     except (ValueError, LookupError, TypeError):
         found = None

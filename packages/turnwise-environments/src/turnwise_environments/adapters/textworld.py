@@ -241,7 +241,11 @@ def _read(file: Path) -> tuple[Task, Sequence[str]]:
     """A game as a task, and the commands that it may understand somewhere."""
     import textworld
 
-    game = textworld.Game.load(str(file.with_suffix(".json")))
+    told = file.with_suffix(".json")
+    try:
+        game = textworld.Game.load(str(told))
+    except (ValueError, LookupError, TypeError, AttributeError) as error:
+        raise DataError(f"textworld: {told}: TextWorld has not written it: {error!r}") from None
     content: Mapping[str, Any] = game.serialize()
     parts = {key: content[key] for key in ("world", "quests")}
     secret = {"walkthrough": list(game.walkthrough or [])}

@@ -21,6 +21,7 @@ from dataclasses import dataclass
 from fnmatch import fnmatchcase
 from urllib.parse import SplitResult, quote, urljoin, urlsplit, urlunsplit
 
+import httpx2
 from lxml import etree
 
 from turnwise.errors import ConfigError, InfrastructureError, ToolError
@@ -94,9 +95,9 @@ class Fetcher:
         """Fetch a page as `fetch` does, with its bytes."""
         until = time.monotonic() + self.seconds
         for _ in range(self.max_redirects + 1):
-            parts, address = self.checked(url)
+            parts, addresses = self.checked(url)
             try:
-                found = self._get(parts, address, until)
+                found = self._get(parts, addresses, until)
             except (OSError, http.client.HTTPException) as error:
                 late = time.monotonic() >= until
                 reason = f"no answer within {self.seconds:g} s" if late else str(error)
@@ -109,8 +110,8 @@ class Fetcher:
                 raise ToolError(f"{parts.netloc} leads to {found!r}, which is no address") from None
         raise ToolError(f"more than {self.max_redirects} redirects")
 
-    def checked(self, url: str) -> tuple[SplitResult, str]:
-        """The parts of an address that may be fetched, and the IP address of its host. Raises
+    def checked(self, url: str) -> tuple[SplitResult, list[str]]:
+        """The parts of an address that may be fetched, and the IP addresses of its host. Raises
         ToolError for one that may not, InfrastructureError where its host is not found."""
         try:
             parts = urlsplit(url.strip())
@@ -126,9 +127,9 @@ class Fetcher:
         names = [f"{name}:{port or own}", *([name] if port in (None, own) else [])]
         if not any(_fits(name, pattern) for name in names for pattern in self.allowed):
             raise ToolError(f"{names[-1]} is not allowed; allowed: {', '.join(self.allowed)}")
-        return parts._replace(fragment=""), self._address(host, port or own)
+        return parts._replace(fragment=""), self._addresses(host, port or own)
 
-    def _address(self, host: str, port: int) -> str:
+    def _addresses(self, host: str, port: int) -> list[str]:
         try:
             found = socket.getaddrinfo(host, port, type=socket.SOCK_STREAM)
         except (OSError, UnicodeError) as error:
@@ -136,15 +137,14 @@ class Fetcher:
         addresses = [str(entry[4][0]) for entry in found]
         if not self.allow_private and not all(map(_is_public, addresses)):
             raise ToolError(f"{host} is not at a public address")
-        return addresses[0]
+        return addresses
 
-    def _get(self, parts: SplitResult, address: str, until: float) -> Page | str:
+    def _get(self, parts: SplitResult, addresses: Sequence[str], until: float) -> Page | str:
         """A page, or where it is now."""
         host = parts.hostname or ""
         port = parts.port or PORTS[parts.scheme]
-        left = max(until - time.monotonic(), 0.001)
-        connection = http.client.HTTPConnection(host, port, timeout=left)
-        plain = socket.create_connection((address, port), timeout=left)
+        connection = http.client.HTTPConnection(host, port)
+        plain = _connected([(address, port) for address in addresses], until)
         held = [plain]
         with _ended_at(held, until):
             if parts.scheme == "https":
@@ -161,7 +161,7 @@ class Fetcher:
                     "Accept": "text/*, application/json",
                     "Accept-Encoding": "identity",
                     "Connection": "close",
-                    "Host": parts.netloc,
+                    "Host": parts.netloc.encode("idna").decode(),
                     "User-Agent": "turnwise",
                 }
                 connection.request("GET", quote(path, safe=string.punctuation), headers=headers)
@@ -258,6 +258,24 @@ def _ended_at(held: list[socket.socket], until: float) -> Iterator[None]:
     finally:
         timer.cancel()
         held[0].close()
+
+
+def _connected(places: Sequence[tuple[str, int]], until: float) -> socket.socket:
+    """A connection to the first that takes one: of localhost's two, a server may be at either."""
+    for place in places[:-1]:
+        with contextlib.suppress(OSError):
+            return socket.create_connection(place, timeout=max(until - time.monotonic(), 0.001))
+    return socket.create_connection(places[-1], timeout=max(until - time.monotonic(), 0.001))
+
+
+def is_address(url: str) -> bool:
+    """Whether it is one of HTTP, with a host."""
+    try:
+        httpx2.URL(url)  # takes some that the other one refuses, and the other way round
+        parts = urlsplit(url)
+    except (ValueError, httpx2.InvalidURL):
+        return False
+    return parts.scheme in PORTS and bool(parts.hostname)
 
 
 def _fits(name: str, pattern: str) -> bool:

@@ -27,6 +27,7 @@ from pydantic import ValidationError
 from turnwise.errors import ConfigError, InfrastructureError, ToolError
 from turnwise.tools.tool import Tool, readable
 from turnwise_environments.common import check_installed
+from turnwise_environments.tools.http import is_address
 
 START_SECONDS, CLOSE_SECONDS = 30.0, 5.0
 INVALID_PARAMS, METHOD_NOT_FOUND = -32602, -32601
@@ -68,7 +69,7 @@ class McpServer:
         a command that is not there; MissingExtraError without the package mcp."""
         if bool(command) == bool(url) or isinstance(command, str):
             raise ConfigError("mcp: give either a command, as a list of words, or a url")
-        if url and not _is_address(url):
+        if url and not is_address(url):
             raise ConfigError(f"mcp: {url!r} is no address: write http://host:port/mcp")
         if command and shutil.which(command[0]) is None:
             raise ConfigError(f"mcp: there is no program {command[0]!r}")
@@ -300,14 +301,6 @@ def _text(part: Any) -> str:
     """A part of a result as text; a note for images and the like."""
     text = getattr(part, "text", None)
     return text if isinstance(text, str) else f"[{part.type}: no text]"
-
-
-def _is_address(url: str) -> bool:
-    try:
-        parts = httpx2.URL(url)
-    except httpx2.InvalidURL:
-        return False
-    return parts.scheme in ("http", "https") and bool(parts.host)
 
 
 def _reason(error: BaseException) -> str:

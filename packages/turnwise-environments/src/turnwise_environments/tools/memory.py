@@ -7,7 +7,7 @@ what there is to read. Not here: when and how a context is shortened.
 
 import json
 
-from turnwise.errors import ConfigError, ToolError
+from turnwise.errors import ToolError
 from turnwise.tools.tool import tool
 
 MOST_NOTES, LONGEST_NOTE, LONGEST_NAME = 50, 2000, 60
@@ -18,11 +18,7 @@ FIRST_WORDS = 60
 class Notes:
     """The notes of one episode, by name."""
 
-    def __init__(self, most: int = MOST_NOTES, longest: int = LONGEST_NOTE) -> None:
-        """At most `most` notes of at most `longest` characters. Raises ConfigError below 1."""
-        if most < 1 or longest < 1:
-            raise ConfigError("notes: most and longest are 1 or more")
-        self.most, self.longest = most, longest
+    def __init__(self) -> None:
         self.notes: dict[str, str] = {}
 
     def write(self, name: str, text: str) -> str:
@@ -31,10 +27,10 @@ class Notes:
         name = " ".join(name.split())
         if not name or len(name) > LONGEST_NAME:
             raise ToolError(f"a note needs a name, of {LONGEST_NAME} characters at most")
-        if len(text) > self.longest:
-            raise ToolError(f"a note has {self.longest} characters at most, not {len(text)}")
-        if name not in self.notes and len(self.notes) == self.most:
-            raise ToolError(f"there are {self.most} notes, which is the most: delete one")
+        if len(text) > LONGEST_NOTE:
+            raise ToolError(f"a note has {LONGEST_NOTE} characters at most, not {len(text)}")
+        if name not in self.notes and len(self.notes) == MOST_NOTES:
+            raise ToolError(f"there are {MOST_NOTES} notes, which is the most: delete one")
         self.notes[name] = text
         return "noted"
 

@@ -14,7 +14,7 @@ from urllib.parse import urlsplit
 
 from turnwise.errors import InfrastructureError, ToolError
 from turnwise_environments.tools.browser.sites import Response, Site, request_of
-from turnwise_environments.tools.http import Fetcher
+from turnwise_environments.tools.http import PORTS, Fetcher
 
 MOST_BYTES = 1 << 20
 """Largest head or form of one request, in bytes."""
@@ -119,16 +119,18 @@ class EgressProxy:
         try:
             if self._fetcher is None:
                 raise ToolError(f"{name} is not allowed: nothing outside is")
-            parts, address = await asyncio.to_thread(self._fetcher.checked, url)
-            port = parts.port or {"http": 80, "https": 443}[parts.scheme]
-            there = await asyncio.open_connection(address, port)
+            parts, addresses = await asyncio.to_thread(self._fetcher.checked, url)
         except ToolError as error:
             self.refused[name] = str(error)
             return None
-        except (OSError, InfrastructureError):
+        except InfrastructureError:
             return None
-        self._writers.add(there[1])
-        return there
+        for address in addresses:
+            with contextlib.suppress(OSError):
+                there = await asyncio.open_connection(address, parts.port or PORTS[parts.scheme])
+                self._writers.add(there[1])
+                return there
+        return None
 
     async def _joined(self, one: _Streams, other: _Streams) -> None:
         """Pass on in both directions until both ends are done."""

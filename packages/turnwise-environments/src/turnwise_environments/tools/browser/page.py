@@ -7,6 +7,7 @@ infrastructure. A page that opens another goes on in that one. Dialogs are dismi
 
 import asyncio
 import contextlib
+import json
 from collections.abc import Awaitable, Callable, Coroutine
 from functools import cache
 from importlib.resources import files
@@ -48,6 +49,8 @@ LOADED = """(milliseconds) => new Promise((resolve) => {
   else addEventListener("DOMContentLoaded", () => setTimeout(resolved, milliseconds));
   addEventListener("load", resolved);
 })"""
+AS_TEXT = "(page) => JSON.stringify([page.title, page.url, page.tree])"
+"""As data, the browser gives nothing of more than some hundred levels."""
 UNOPENED = {
     "ERR_UNSAFE_PORT": "has a port that browsers refuse",
     "Download is starting": "is a file to download, and no page",
@@ -311,12 +314,13 @@ class BrowserPage:
             try:
                 await self._page.evaluate(LOADED, 1000 * LOAD_SECONDS)
                 self._handle = await self._page.evaluate_handle(script("walk.js"))
-                found = await self._handle.evaluate("(page) => [page.title, page.url, page.tree]")
+                text = await self._handle.evaluate(AS_TEXT)
                 break
             except Error as error:
                 if "context was destroyed" not in str(error):  # it went on to another page
                     raise
-        self._view = view_of(found[0], found[1], tree_of(found[2]))
+        title, url, tree = json.loads(text)
+        self._view = view_of(title, url, tree_of(tree))
 
     def _known(self) -> View:
         if self._view is None:

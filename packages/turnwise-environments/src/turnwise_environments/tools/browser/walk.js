@@ -3,6 +3,8 @@
   const KEPT = ["href", "type", "name", "id", "for", "placeholder", "aria-label", "title", "alt",
                 "role", "contenteditable"];
   const UNSEEN = ["head", "script", "style", "template", "noscript"];
+  // What is nested deeper goes on beside what it is in: the reader calls itself for each level.
+  const DEEPEST = 300;
   const elements = [];
   const shown = (element) => !UNSEEN.includes(element.localName)
     && (["option", "optgroup"].includes(element.localName)
@@ -23,10 +25,12 @@
     if (tag === "details" && element.open) found.open = "";
     return found;
   };
-  const walk = (element) => {
+  const walk = (element, depth, into) => {
     const place = elements.push(element) - 1;
     const tag = element.localName;
     const children = [];
+    into.push([place, tag, attributesOf(element), children]);
+    const inner = depth < DEEPEST ? children : into;
     const root = element.shadowRoot || element;
     let nodes = tag === "textarea" ? [] : [...root.childNodes];
     if (tag === "details" && !element.open) {
@@ -34,10 +38,11 @@
     }
     for (const node of nodes) {
       if (node.nodeType === Node.TEXT_NODE) children.push(node.data);
-      else if (node.nodeType === Node.ELEMENT_NODE && shown(node)) children.push(walk(node));
+      else if (node.nodeType === Node.ELEMENT_NODE && shown(node)) walk(node, depth + 1, inner);
     }
-    return [place, tag, attributesOf(element), children];
   };
-  return {tree: document.body ? walk(document.body) : [0, "body", {}, []],
+  const trees = [];
+  if (document.body) walk(document.body, 0, trees);
+  return {tree: trees[0] || [0, "body", {}, []],
           title: document.title, url: location.href, elements};
 }
