@@ -62,12 +62,10 @@ class StopReason(StrEnum):
 
 @dataclass(frozen=True)
 class Sampling:
-    """Settings to sample one completion. Example: Sampling(max_tokens=64, stop=("</search>",),
-    seed=5).
+    """Settings to sample one completion. Example: Sampling(max_tokens=64, stop=("</search>",)).
 
     Log-probabilities are those of the distribution that was sampled from: after temperature, and
-    over what top_k, top_p and min_p leave. An engine that cannot honour an option raises
-    ConfigError.
+    over what top_k, top_p and min_p leave. ConfigError of an engine for what it cannot honour.
     """
 
     max_tokens: int

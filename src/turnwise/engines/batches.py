@@ -165,8 +165,10 @@ def _start(request: Request) -> int:
 
 def image_inputs(batch: Batch, reader: ImageReader) -> tuple[Batch, ImageInputs | None]:
     """The batch in the model's vocabulary, and its placeholders; None where all are plain words."""
+    # Twins stand behind the requests that have a row.
     rows = [request.session.images for request in batch.requests[: len(batch.runs)]]
     words = all(images is None for images in rows)
+    # Marks of images are below 0; with axes the words behind an image have other positions too.
     if words or (batch.ids.min() >= 0 and not reader.family.axes):
         return batch, None
     # Padding has the position -1, which would count from the end.

@@ -2,8 +2,7 @@
 
 The cache has places for so many tokens. A session gets a run of them as long as its history, with a
 little room, and a longer one when that is full: the number of tokens bounds how many sessions are
-in the cache, and not the longest that any of them may become. A session that loses its run is
-computed again later.
+in the cache, and not how long one may become. A session that loses its run is computed again.
 """
 
 from bisect import insort
@@ -60,11 +59,8 @@ class CacheAllocator:
 
     def seat(self, waiting: Sequence[Request], most: int) -> list[Request]:
         """Admit at most `most` requests in the order given, up to the first that does not fit;
-        returns those that have a run.
-
-        Room is made by sessions idle for longest, then by the last in the queue; running ones keep
-        their runs.
-        """
+        returns those that have a run. Room is made by sessions idle for longest, then by the last
+        in the queue; running ones keep their runs."""
         seated: list[Request] = []
         for position, request in enumerate(waiting[:most]):
             if not self._fit(request, waiting[position + 1 :]):

@@ -62,8 +62,7 @@ class EmbeddedEngine:
     With `deterministic`, the same seeds give bit-identical results however long tools take:
     requests are admitted only once every open session has one (so open all that belong together
     before the first request), in the order of their names, with room for their whole turns.
-    Otherwise they are admitted in order of arrival. Passes block the event loop, which has its turn
-    between them; `threaded.py` has a thread.
+    Otherwise they are admitted in order of arrival. Passes block the event loop (`threaded.py`).
     """
 
     takes_images = True
@@ -140,6 +139,7 @@ class EmbeddedEngine:
         if closed is None:
             return
         if closed.request is not None:
+            # The schedule drops it, its future being done, before the next pass.
             closed.request.future.cancel()
             closed.request = None
         self._allocator.free(closed)
@@ -201,8 +201,7 @@ class EmbeddedEngine:
         Names are those of the model's state dict; others keep their values, so an empty mapping
         announces that weights were changed in place. All cached keys and values are dropped:
         requests under way are prefilled again, so that every token is sampled by a single version,
-        given all tokens before it. Raises ConfigError for an unknown name or a wrong shape,
-        changing nothing.
+        given all tokens before it. ConfigError for an unknown name or shape, changing nothing.
         """
         done: asyncio.Future[None] = asyncio.get_running_loop().create_future()
         self.replace(weights, version, done)
@@ -223,12 +222,14 @@ class EmbeddedEngine:
         self._stopped = True
         self._wake.set()
         if self._pump is not None and not self._pump.done():
+            # `wait` raises nothing of the task's: `_work_ended` gives its error to the requests.
             await asyncio.wait({self._pump})
         self.end()
 
     def end(self) -> None:
         """End everything, as `stop` does, between two passes."""
         self._stopped = True
+        # Who gave weights waits for them to be loaded, though no pass follows.
         self._load_weights()
         self.fail(InfrastructureError("the engine was stopped"))
 
@@ -237,6 +238,7 @@ class EmbeddedEngine:
         self._load_weights()
         self._schedule.drop_ended()
         if self._schedule.admission_due():
+            # Running requests wait too: a pass's rows must not depend on how long a tool takes.
             if self._deterministic and not self._all_present():
                 return False
             self._schedule.admit()
@@ -297,6 +299,7 @@ class EmbeddedEngine:
             self._pump.add_done_callback(self._work_ended)
 
     def _work_ended(self, task: "asyncio.Task[None]") -> None:
+        # Those given since its last pass: nothing else would load them.
         self._load_weights()
         if task.cancelled():
             self.fail(InfrastructureError("the engine's background task was cancelled"))

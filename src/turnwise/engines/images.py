@@ -1,8 +1,7 @@
 """Images in the history of a session of the embedded engine.
 
 Two images have the same placeholders, so in a session's history each image's tokens are a number
-that its bytes give, below all ids. Whatever compares histories, to keep or share what is cached,
-compares images as well.
+that its bytes give, below all ids: whatever compares histories compares images as well.
 """
 
 from collections.abc import Sequence

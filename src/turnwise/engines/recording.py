@@ -54,5 +54,6 @@ class RoutingRecorder:
         for request, count in zip(batch.requests, batch.counts, strict=True):
             session = request.session
             if session.experts is not None:
+                # Rows are right-aligned: the last `count` inputs are the request's own.
                 new = rows[computed[request.run.start], batch.ids.shape[1] - count :]
                 session.experts[session.length : session.length + count] = new

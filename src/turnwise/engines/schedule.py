@@ -63,8 +63,7 @@ class Schedule:
         return is_due(running, ready, self._passes)
 
     def admit(self) -> None:
-        """Let requests run that find room in the cache. Raises RuntimeError where an idle engine's
-        cache has none for the first."""
+        """Let those run that find room; RuntimeError if an idle engine has none for the first."""
         self._ended = self._passes = 0
         if self._deterministic:
             self.waiting.sort(key=lambda request: request.session.name)
@@ -79,6 +78,7 @@ class Schedule:
         """Count a pass; the running requests that find no more room in the cache wait again."""
         self._passes += 1
         back = self._allocator.grow(self.running, self.waiting)
+        # Ahead of the queue: they were admitted before all that are in it.
         self.waiting = back + self.waiting
         self.running = [request for request in self.running if request not in back]
 

@@ -20,7 +20,7 @@ Future = asyncio.Future[Result] | concurrent.futures.Future[Result]
 """A result to come, on one event loop, or between threads."""
 
 
-@dataclass(eq=False)
+@dataclass(eq=False)  # hashed by identity, as keys of the allocator; requests likewise
 class Session:
     """One trajectory, from open to close."""
 
@@ -103,7 +103,6 @@ class Request:
 
     @property
     def run(self) -> CacheExtent:
-        """The session's part of the cache. Raises RuntimeError when it has none."""
         return run_of(self.session)
 
     def take(
@@ -170,7 +169,6 @@ def keep(future: Future[Result], result: Result) -> None:
 
 
 def fail(future: Future[Result], error: BaseException) -> None:
-    """Hand an error over, unless its receiver was cancelled."""
     if not future.done():
         with suppress(concurrent.futures.InvalidStateError):
             future.set_exception(error)

@@ -1,7 +1,6 @@
 """The embedded engine in a thread of its own: tools, rendering and learning go on beside it.
 
-Between two passes the thread takes what has been asked for out of a queue, in order; what a pass
-has finished is handed over at once.
+Between two passes the thread takes what was asked for, in order; results are handed over at once.
 """
 
 import asyncio

@@ -1,8 +1,7 @@
 """Changes of a transformers model's attention: another function for a while, layers computed again,
 rotations that stay; and the function of training passes.
 
-That is PyTorch's own, in float32 where the pass is in bfloat16 on a CPU, whose backward pass takes
-about twice as long in bfloat16.
+That is PyTorch's own; on a CPU in float32, since its gradient in bfloat16 takes twice as long.
 """
 
 from collections.abc import Callable, Iterator, Sequence
@@ -120,9 +119,8 @@ def fix_rotations(model: Any, longest: int) -> None:
     vLLM does by its `--max-model-len`; saved models are as before.
 
     Some models turn their heads by other angles once a text is longer than it was trained on
-    (LongRoPE, arXiv 2402.13753: Phi-3 and Phi-4; dynamic NTK scaling), and transformers decides
-    that by a batch's longest row: a row would depend on its neighbours, and keys cached before
-    would not fit those after.
+    (LongRoPE, arXiv 2402.13753: Phi-3 and Phi-4; dynamic NTK scaling), and transformers decides by
+    a batch's longest row: rows would depend on neighbours, and cached keys not fit later ones.
     """
     for module in model.modules():
         kinds = getattr(module, "rope_type", None)

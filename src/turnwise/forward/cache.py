@@ -62,8 +62,7 @@ class Placement:
 
 class PoolLayer(CacheLayerMixin):  # type: ignore[misc]
     """Keys and values of one layer, [heads, places, head size], allocated at first use. A head of a
-    history lies in one piece, which is read at the rate of memory: a product of one query with keys
-    that lie apart takes twice as long."""
+    history is one piece: a product of a query with keys that lie apart takes twice as long."""
 
     def __init__(self, places: int, by_spans: bool) -> None:
         super().__init__()
@@ -78,9 +77,8 @@ class PoolLayer(CacheLayerMixin):  # type: ignore[misc]
     def update(
         self, key_states: torch.Tensor, value_states: torch.Tensor, *args: Any, **kwargs: Any
     ) -> tuple[torch.Tensor, torch.Tensor]:
-        """Write the states [n, heads, inputs, size] and return what is attended to, [n, heads,
-        placement.length, size] each: a view if there is one span, else a copy. The states
-        themselves where attention goes by spans."""
+        """Write the states [n, heads, inputs, size]; return what is attended to, [n, heads, length,
+        size]: a view of one span, a copy of several; the states where attention goes by spans."""
         placement = self.write(key_states, value_states)
         if self.by_spans:
             return key_states, value_states
@@ -118,6 +116,7 @@ class PoolLayer(CacheLayerMixin):  # type: ignore[misc]
 
     def _allocate(self, states: torch.Tensor) -> torch.Tensor:
         _, heads, _, size = states.shape
+        # Not `new_empty`: attention gives masked values the weight 0, and 0 times NaN is NaN.
         return states.new_zeros(heads, self.places, size)
 
 
@@ -150,6 +149,7 @@ class PoolCache(Cache):  # type: ignore[misc]
         del run
         return length
 
+    # The pool is allocated in inference mode, and cannot be written to outside of it.
     @torch.inference_mode()
     def copy(self, source: CacheExtent, targets: Sequence[CacheExtent], columns: slice) -> None:
         """Give other runs what one has in these columns."""
@@ -254,8 +254,7 @@ class Masks:
     def inputs(
         self, cache: PoolCache, runs: Sequence[CacheExtent], ids: np.ndarray, positions: np.ndarray
     ) -> tuple[Tensor, Tensor, dict[str, Tensor]]:
-        """Place a pass's inputs; they, their positions, and the additive masks of each kind, [n, 1,
-        inputs, length]."""
+        """Place a pass's inputs; they, their positions, each kind's mask [n, 1, inputs, length]."""
         device = self._model.device
         placement = cache.place(runs, positions, device)
         seen = torch.from_numpy(np.maximum(positions, 0)).to(device)  # 0 for PADDING

@@ -1,8 +1,7 @@
 """Comparisons of other ways to compute a model with the model's own forward pass.
 
-A model may be computed over a pool of keys, by written-out layers, as trees, with an output layer
-applied elsewhere, or on a server. Each way is compared with the model's own pass before it is
-relied on; nothing is looked up by name. There are two measures, each with one bound:
+Each way is compared with the model's own pass before it is relied on; nothing is looked up by name.
+There are two measures, each with one bound:
 
 - `is_rounding`, for layers that turnwise computes itself: the results are, up to rounding, those of
   the model's own layers in float64, by the bound below.
@@ -26,8 +25,8 @@ holds wherever the same mathematics is computed, in whatever order. An error of 
 wrong weight, a missing head, a rotation that is off by one) is not proportional to u, and exceeds
 it by orders of magnitude.
 
-Where a model's own layers run in another way, in bfloat16, the measure is simpler: how far rounding
-alone moves the same computation (`rounding_to_bfloat16`), a few times of which is allowed.
+Where a model's own layers run in another way, in bfloat16, a few times as much is allowed as
+rounding alone moves the same computation by (`rounding_to_bfloat16`).
 """
 
 import inspect

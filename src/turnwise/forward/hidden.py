@@ -37,6 +37,7 @@ def hidden_states(
 ) -> Tensor:
     """[N, width]: what the body says at the selected positions; arguments as `token_logprobs`."""
     base = base_model(model)
+    # A row takes ids alone, without images; and no layer runs over nothing.
     words = not any(images) and bool(selected.any())
     if words and is_written_out(base, autocast):
         return hidden_of_row(base, Row.of(inputs, selected))
@@ -95,6 +96,7 @@ def base_model(model: nn.Module) -> Any:
 
 def decoder_of(base: Any) -> Any:
     """The part of a model before its output layer, which has the embeddings."""
+    # Classes that name no decoder may give themselves: then it is the part with the embeddings.
     decoder = base.get_decoder()
     if decoder is not base or base.get_output_embeddings() is None:
         return decoder

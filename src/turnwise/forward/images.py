@@ -231,11 +231,13 @@ class ImageReader:
             shutil.copyfile(file, folder / file.name)
 
     def _read(self, png: bytes) -> tuple[Features, list[int]]:
+        # Held while encoding as well: two threads that want one image encode it once.
         with self._lock:
             found = self._known.get(png)
             if found is None:
                 found = self._known[png] = self._encoded(png)
                 size = sum(features.size for features, _ in self._known.values())
+                # The newest stays, however large: it is wanted now.
                 while size > REMEMBERED and len(self._known) > 1:
                     _, (oldest, _) = self._known.popitem(last=False)
                     size -= oldest.size
@@ -246,8 +248,10 @@ class ImageReader:
         inputs = self._processor([opened(png)], return_tensors="pt", **self.family.options)
         device = self._model.device
         given = {name: inputs[name].to(device) for name in self._wanted & set(inputs)}
+        # Engine and learner share what is remembered, whoever asks first: so no inference tensors,
+        # which no backward pass may save, and no rounding by the learner's autocast.
         lower = torch.autocast(device.type, enabled=False)
-        with torch.inference_mode(False), torch.no_grad(), lower:  # the learner reads them as well
+        with torch.inference_mode(False), torch.no_grad(), lower:
             output = self._model.get_image_features(**given, return_dict=True)
         layers = getattr(output, "deepstack_features", None) or ()
         features = Features(
@@ -288,6 +292,7 @@ def opened(png: bytes) -> Any:
         raise MissingExtraError("pillow", "vision") from None
     try:
         return PIL.Image.open(io.BytesIO(png)).convert("RGB")
+    # Pillow raises SyntaxError for a broken chunk of a PNG.
     except (OSError, SyntaxError, PIL.Image.DecompressionBombError) as error:
         raise InfrastructureError(f"an image cannot be read: {error}") from error
 

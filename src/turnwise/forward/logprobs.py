@@ -1,7 +1,6 @@
 """Log-probabilities, entropies, certainties and score norms of given tokens under a causal model.
 
-The output layer is applied at the asked positions only, in chunks, so that memory does not grow
-with vocabulary x length.
+The output layer is applied at the asked positions only, in chunks that bound its memory.
 """
 
 import math
@@ -140,6 +139,7 @@ def in_chunks(
     function: Callable[..., tuple[Tensor, ...]], rows: int, *tensors: Tensor
 ) -> tuple[Tensor, ...]:
     """Call a function on `rows` rows at a time; a backward pass computes each chunk again."""
+    # The logits of one chunk may stay in memory: only of several are they computed again.
     if len(tensors[0]) <= rows:
         return function(*tensors)
     pieces = zip(*(torch.split(tensor, rows) for tensor in tensors), strict=True)
@@ -188,7 +188,7 @@ def _scores(
         logprobs, entropies = token_scores(states, weight, targets, layer.divisor, rows, kept)
         return logprobs, entropies if entropy_gradient else entropies.detach()
     score = partial(_score, layer, kept, entropy_gradient)
-    places = torch.arange(len(targets))
+    places = torch.arange(len(targets))  # on the processor: they index records of NumPy's
     logprobs, entropies = in_chunks(score, rows, hidden, targets, places)
     return logprobs, entropies
 
@@ -224,8 +224,7 @@ def by_layer(
     logits_per_chunk: int = LOGITS_PER_CHUNK,
 ) -> Tensor:
     """One number for each of N tokens, float32[N], by a function of the output layer, what is kept,
-    hidden states, targets and places. Arguments as for `token_logprobs`: inputs int64[B, T],
-    selected bool[B, T], targets int64[N]."""
+    hidden states, targets and places. Arguments as for `token_logprobs`."""
     layer = OutputLayer.of(model, temperature)
     rows, places = layer.rows(logits_per_chunk), torch.arange(len(targets))
     measured = partial(in_chunks, partial(function, layer, kept), rows)
@@ -257,6 +256,7 @@ def _entropies(
     layer: OutputLayer, kept: KeptTokens | None, hidden: Tensor, targets: Tensor, places: Tensor
 ) -> tuple[Tensor]:
     kept = kept_at(kept, places)
+    # `by_layer` has cut the rows already: these are one chunk.
     return (_scores(layer, max(1, len(targets)), kept, False, hidden, targets)[1].detach(),)
 
 

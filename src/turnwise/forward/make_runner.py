@@ -1,12 +1,10 @@
-"""The choice of the engine's forward pass for a model: the first that is seen to give its own
-numbers.
+"""The choice of the engine's forward pass: the first that is seen to give a model's own numbers.
 
 Keys and values in one pool where that is right, for it batches all rows; else the model's own
 caches; else none. To see it, a few histories go through in one ragged batch, past every boundary
 that the model's configuration names: a prompt, what an observation would add, and a few tokens one
 by one. Then those of one length go through alone, since the cache gives neighbours of one size as a
-view and not as a copy, which some models cannot read. After each pass the distribution of the next
-token is compared with the model's own.
+view, which some models cannot read. Each pass's distribution is compared with the model's own.
 """
 
 import copy
@@ -54,8 +52,7 @@ logger = logging.getLogger(__name__)
 
 def make_runner(model: Any, tokens: int, longest: int) -> Runner | OwnRunner:
     """Make the pass for a cache of `tokens` tokens and histories of at most `longest`, chosen with
-    weights of a fixed seed, so that a resumed run takes the same way. Raises NotSupportedError
-    where none is right."""
+    weights of a fixed seed, so that a resumed run goes the same way. NotSupportedError for none."""
     name = type(model).__name__
     bound = tolerance(model.dtype)
     tried = shallow_twin_of(model)
@@ -86,6 +83,7 @@ def _ways(model: Any, twin: Any, longest: int) -> Iterator[tuple[Way, str]]:
     reader, specialised = reader_of(model), is_small_llama(model)
     kind = Runner if reader is None else partial(ImageRunner, reader=reader)
     make = partial(kind, longest=longest, specialised=specialised)
+    # The written-out pass reads spans by itself.
     if not specialised and _attends_by_spans(make, twin, longest):
         yield partial(make, spans=True), pool
     yield make, pool
@@ -98,6 +96,7 @@ def _ways(model: Any, twin: Any, longest: int) -> Iterator[tuple[Way, str]]:
 def _attends_by_spans(make: Way, twin: Any, longest: int) -> bool:
     """Whether attention over spans of the pool gives, up to the rounding of both, what it gives
     over copies: seen best in float32, for short histories. False where the model's code fails."""
+    # A copy, since `float` is in place: the other ways are tried in the twin's own type.
     twin = copy.deepcopy(twin).float()
     size, histories = _places(twin, longest), _histories(twin, min(SHORT, longest))
     try:
@@ -146,6 +145,7 @@ def _places(model: Any, longest: int) -> int:
 
 
 def _histories(model: Any, long: int) -> list[list[int]]:
+    # At least as long as it takes to have as many parts as the long one: they go side by side.
     short = max(long // 3, ADDED + SINGLE + 1)
     lengths = [long, short, short] if short < long else [long, long]
     return [ordinary_tokens(model, length, seed) for seed, length in enumerate(lengths)]

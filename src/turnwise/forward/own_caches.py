@@ -89,7 +89,7 @@ class OwnRunner:
             self._options["logits_to_keep"] = 1  # those of the last token
 
     def refresh(self) -> None:
-        """The model's weights have changed; it is the model itself that runs."""
+        """Nothing to do: it is the model itself that runs."""
 
     def empty_cache(self, tokens: int) -> OwnCaches:
         return OwnCaches()
@@ -107,10 +107,12 @@ class OwnRunner:
         logits: list[torch.Tensor | None] = [None] * len(runs)
         with evaluating(self._modules):
             for rows in self._rows(positions):
+                # Rows that go together have the same positions: the first stands for all.
                 known = positions[rows[0]] != PADDING
                 inputs = torch.from_numpy(ids[rows][:, known]).to(self.model.device)
                 first = int(positions[rows[0], known][0])
                 own = [runs[row] for row in rows]
+                # After a state some models take one token a call; a new text goes in whole.
                 size = 1 if first and not self.at_once else inputs.shape[1]
                 pieces = torch.split(inputs, size, 1)
                 for place, piece in enumerate(pieces):

@@ -4,8 +4,7 @@ Positions begin anew with each text, and a text attends to itself alone; everyth
 is of each token by itself. Where that is not so (states and convolutions that run along a row,
 attention in chunks, biases by distance), the row gives other numbers than the texts do by
 themselves: a model is packed only if a comparison finds the same. Several ranks can compute a row
-together, each a slice of its tokens (Ulysses, arXiv 2309.14509): for attention they exchange tokens
-for heads.
+together, a slice each, and exchange tokens for heads in attention (Ulysses, arXiv 2309.14509).
 """
 
 from collections.abc import Callable, Sequence
@@ -80,7 +79,7 @@ class Row:
         missing = -len(ids) % slices
         # Slices have to be of one length for the ranks' exchange. What is missing is made a text,
         # which no other text sees and of which nothing is wanted.
-        if missing:  # a text of its own
+        if missing:
             ids, wanted = (functional.pad(one, (0, missing)) for one in (ids, wanted))
             positions = torch.cat([positions, places.new_tensor(range(missing))])
             texts.append(missing)
@@ -118,6 +117,7 @@ class Row:
                 position_ids=self.positions,
                 attention_mask=given,
                 use_cache=False,
+                # What a body does not know, it hands on to its attention.
                 row=self,
             ).last_hidden_state
         return hidden[0, self.asked]
@@ -146,7 +146,7 @@ def attend_in_a_row(
 ) -> tuple[Tensor, None]:
     """Attend in each text of a row; query [1, heads, n, size] gives [1, n, heads, size]. Raises
     ValueError for what changes scores in another way."""
-    del attention_mask, dropout
+    del attention_mask, dropout  # there is none, as `prepare_for_training` says
     unknown = [name for name in CHANGES if options.get(name) is not None]
     causal = getattr(module, "is_causal", True) if is_causal is None else is_causal
     if unknown or not causal:

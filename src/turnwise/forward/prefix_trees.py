@@ -3,8 +3,8 @@
 The trajectories of a group share their prompt, and, once the policy is sure of itself, most of
 their turns. Their tokens become the nodes of a tree, which is laid out as one sequence. A token
 sees its ancestors alone and has the position that it has in its own text, so log-probabilities and
-gradients are those of the sequences by themselves. Attention goes by blocks: neighbours see much
-the same, and what a block sees is gathered for it.
+gradients are those of the sequences by themselves. Neighbours, which see much the same, attend in
+blocks.
 """
 
 from collections.abc import Iterator, Sequence
@@ -138,6 +138,7 @@ def prefix_tree(sequences: Sequence[NDArray[np.int64]]) -> Tree:
         # A path has all ancestors of its nodes: the longest common beginning is enough.
         before = places[common.index(shared)][:shared] if shared else np.empty(0, np.int64)
         path = np.concatenate([before, np.arange(count, count + len(inputs) - shared)])
+        # Moved on by one place, a path has the parent of each of its nodes.
         parents.append(np.concatenate([[-1], path])[shared : len(inputs)])
         fresh.append((inputs[shared:], shared))
         places.append(path)
@@ -299,8 +300,7 @@ def _split(states: Tensor, sizes: list[int]) -> Sequence[Tensor]:
 
 def check_sharing(model: nn.Module, longest: int = SHORT) -> None:
     """Raise ConfigError for a model that cannot run trees of at most `longest` tokens a sequence:
-    it needs full attention by `sdpa`, and no gradient checkpointing, which would forget the blocks.
-    """
+    it needs full attention by `sdpa`, and no gradient checkpointing, which forgets the blocks."""
     base = base_model(model)
     settings = base.config.get_text_config()
     types = getattr(settings, "layer_types", None) or ["full_attention"]

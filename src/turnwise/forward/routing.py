@@ -58,6 +58,7 @@ class _InFloat32(nn.Module):
 
     def forward(self, *arguments: Any, **named: Any) -> Any:
         device = next(self.parameters()).device.type
+        # Both: autocast would round float32 weights, and InFloat32 raises those in bfloat16.
         with torch.autocast(device, enabled=False), InFloat32():
             return super().forward(*arguments, **named)
 
@@ -121,6 +122,7 @@ def _replaying(routers: Sequence[nn.Module], replay: Replay, experts: Tensor) ->
             f"tokens were sampled with {experts.shape[1]} routers, and the learner's model has "
             f"{len(routers)}: routing replay needs the same model"
         )
+    # A token's routers are recorded together or not at all: its first expert stands for all.
     known = experts[:, 0, 0] >= 0
     changed = torch.zeros_like(known)
 

@@ -75,8 +75,7 @@ class Runner:
         the runner's own, keeps keys and values. The first `shared` places hold the same tokens in
         all runs, so that those of one may be read for all; inputs come behind them.
 
-        `ids` and `positions` are int64[n, inputs], right-aligned, with PADDING positions on the
-        left.
+        `ids` and `positions` are int64[n, inputs], right-aligned, on the left with PADDING.
         """
         cache = self.cache if cache is None else cache
         if self._passes is not None:
@@ -96,6 +95,7 @@ class Runner:
     ) -> torch.Tensor:
         """The model's own forward pass; `arguments` are for its attention."""
         given = {self._cache_name: cache, "position_ids": seen, "use_cache": True}
+        # transformers takes a tensor for all layers, or one for each kind of them by name.
         given["attention_mask"] = masks if len(masks) > 1 else masks[self._masks.kinds[0]]
         with evaluating(self._modules):
             return self._logits(ids, **given, **arguments)

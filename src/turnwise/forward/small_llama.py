@@ -2,8 +2,7 @@
 
 In a small model most of a decode step is not arithmetic but dispatch: some 80 operations a layer
 where 16 do, of which three matrix products read the same input. Here those are packed into one, and
-the last layer computes past its keys and values only what is asked for. A model is run in this way
-only if that gives the log-probabilities of its own forward pass on a few tokens.
+the last layer computes past its keys and values only what is asked for.
 """
 
 import platform
@@ -27,8 +26,7 @@ LARGEST = 200_000_000
 """Parameters. Above it products dominate, and a second copy of the weights costs too much."""
 DTYPES = (torch.float32, torch.bfloat16)
 SHARING_ROWS, SHARED_PLACES = 8, 64
-"""A pass of fewer rows, or with fewer places that they share, is no faster by one reading for all
-and another for what is behind."""
+"""Fewer rows, or fewer places that they share, are no faster with one reading for all."""
 X86 = ("x86_64", "AMD64")
 """Names of the processors on which oneDNN's kernels were measured: elsewhere some are slow."""
 ADAPTED = "peft.tuners.lora.layer"
@@ -36,8 +34,7 @@ ADAPTED = "peft.tuners.lora.layer"
 
 
 def is_small_llama(model: PreTrainedModel) -> bool:
-    """Whether the model is small and has the parts of Llama or Qwen3, with LoRA's adapters or
-    without, and no others."""
+    """Whether a model is small and has Llama's or Qwen3's parts alone, but for LoRA's adapters."""
     # Exact types: a subclass may compute something else under the same configuration.
     if type(model) not in (LlamaForCausalLM, Qwen3ForCausalLM) or model.dtype not in DTYPES:
         return False
@@ -170,6 +167,7 @@ class SmallLlama:
                 # again.
                 last = slice(inputs - 1, None, inputs)
                 hidden, queries, mask = hidden[last], queries[last], mask[:, :, -1:]
+            # Shared places are attended to without a mask, and a window may leave some out.
             attended = self._attend(queries, mask, pool, shared if layer.kind == FULL else 0)
             hidden = self._mix(layer, hidden, attended)
         return _times(self._head, self._norm(hidden, self._last_norm)).contiguous()
@@ -184,6 +182,7 @@ class SmallLlama:
         turned = self._heads + self._key_heads
         heads, values = every[:, :turned], every[:, turned:]
         if layer.head_norm is not None:
+            # Queries and keys have weights of their own: one norm without any, then the weights.
             heads = self._norm(heads) * layer.head_norm
         heads = torch.addcmul(heads * cosines, heads.roll(self._size // 2, -1), sines)
         # Norms and rotations of heads are in float32; the cache is in the model's type.
@@ -246,8 +245,7 @@ def attend_sharing(
     queries: Tensor, mask: Tensor, views: Sequence[tuple[Span, Tensor, Tensor]], shared: int
 ) -> Tensor:
     """The attention of a token a row, [n, key heads, groups, size] as its queries, where the first
-    `shared` places of all rows hold the same: there it reads the keys and values of one row, in one
-    product with the queries of all."""
+    `shared` places of all rows hold the same: one product of all queries with one row's there."""
     # PyTorch's own kernel, called by its inner name because only this gives each softmax's scale.
     kernel = torch.ops.aten._scaled_dot_product_flash_attention_for_cpu
     _, keys, values = views[0]

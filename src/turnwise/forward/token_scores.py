@@ -32,8 +32,8 @@ def token_scores(
     """Log-probabilities [N] of int64[N] targets under softmax(hidden @ weight.T / temperature), and
     entropies [N], both differentiable once.
 
-    `hidden` is [N, width], `weight` [V, width]; logits of `rows` tokens are held at once. The
-    softmax is over the `kept` tokens.
+    `hidden` is [N, width], `weight` [V, width]; logits of `rows` tokens are held at once. `kept`
+    are the tokens that a softmax is over.
     """
     arguments = hidden, weight, targets, temperature, rows, kept
     found: tuple[Tensor, Tensor] = _TokenScores.apply(*arguments)  # type: ignore[no-untyped-call]
@@ -57,11 +57,12 @@ class _TokenScores(torch.autograd.Function):
         logprobs, entropies, totals = (hidden.new_empty(len(hidden)) for _ in range(3))
         for piece in _pieces(len(hidden), rows):
             logits, masses = space.fill(hidden[piece], piece)
+            # Relative to the row's highest logit, as the logits are by now: it cancels out.
             totals[piece] = masses.sum(-1).log_()
             chosen = logits.gather(1, targets[piece, None])[:, 0]
             logprobs[piece] = chosen - totals[piece]
             mean = torch.linalg.vecdot(masses, logits) / totals[piece].exp()
-            entropies[piece] = totals[piece] - mean
+            entropies[piece] = totals[piece] - mean  # H = log Z - E[z]
         ctx.save_for_backward(hidden, weight, targets, entropies, totals)
         ctx.set_materialize_grads(False)  # None for entropies that are only measured
         ctx.space, ctx.rows, ctx.held = space, rows, True
@@ -72,8 +73,7 @@ class _TokenScores(torch.autograd.Function):
     def backward(
         ctx: Any, of_logprobs: Tensor | None, of_entropies: Tensor | None
     ) -> tuple[Tensor | None, Tensor | None, None, None, None, None]:
-        """The gradient of the logits z with probabilities p: d log p_t = [v is t] - p_v, and d H =
-        -p_v (log p_v + H)."""
+        """With probabilities p of logits: d log p_t = [v is t] - p_v, d H = -p_v (log p_v + H)."""
         hidden, weight, targets, entropies, totals = ctx.saved_tensors
         of_hidden = torch.empty_like(hidden) if ctx.needs_input_grad[0] else None
         of_weight = torch.zeros_like(weight) if ctx.needs_input_grad[1] else None
@@ -84,10 +84,11 @@ class _TokenScores(torch.autograd.Function):
             logits, masses = space.held() if ctx.held else space.fill(hidden[piece], piece)
             ctx.held = False
             chosen = of_logprobs[piece, None]
-            masses.mul_(totals[piece, None].neg().exp_())
+            masses.mul_(totals[piece, None].neg().exp_())  # p
             if of_entropies is None:
                 of_logits = masses.mul_(-chosen)
             else:
+                # log p + H, since log p is the logit less the total.
                 logits.add_((entropies - totals)[piece, None]).mul_(of_entropies[piece, None])
                 of_logits = masses.mul_(logits.add_(chosen).neg_())
             of_logits.scatter_add_(1, targets[piece, None], chosen)

@@ -1,8 +1,7 @@
 """A model's twin: the same model with weights drawn from a fixed seed, on which ways are compared.
 
 Which of several ways computes a model is decided on its twin, and so by the configuration, the
-recipe and the machine alone: a run that is resumed with other weights, extreme ones or no numbers
-at all, goes the way it went before.
+recipe and the machine alone: a run that is resumed with any other weights goes the way it went.
 """
 
 import copy
