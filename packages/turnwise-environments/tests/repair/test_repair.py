@@ -198,7 +198,7 @@ def test_changes_are_small_and_the_rest_stays() -> None:
         f"return list([total, n], key=str, reverse=True)[:n]{end}",
         f"return sorted([total, n], key=str, reverse=True)[:n + 1]{end}",
     }
-    assert mutants("def f(:") == []
+    assert not mutants("def f(:")
     assert mutants("def f(x):\n    return 'ä' + x  # ü\n")[0].startswith("def f(x)")
 
 

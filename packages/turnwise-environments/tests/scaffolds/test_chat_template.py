@@ -193,8 +193,11 @@ MALFORMED = {
         ("Rome or Paris</think>Rome<x>", "reasoning outside its place"),
     ),
     "python": [
-        (f"<calls>[lookup(country={value})]</calls><x>", "holds a value that JSON lacks")
-        for value in ("{1, 2}", "b'a'", "1j", "...", "{(1, 2): 3}")
+        (f"<calls>[{'a.' * 600}a()]</calls><x>", "tool call 1: its arguments are no literals"),
+        *(
+            (f"<calls>[lookup(country={value})]</calls><x>", "holds a value that JSON lacks")
+            for value in ("{1, 2}", "b'a'", "1j", "...", "{(1, 2): 3}")
+        ),
     ],
     "in one turn": (
         ("<call>call:lookup{country:Italy}</call><tool>", "the turn cannot be read: json: could"),

@@ -123,13 +123,11 @@ def checked(proof: str, premises: Sequence[str], conclusion: str) -> str:
     '1 lines hold; the last line is not the conclusion: it is another one'
     """
     given = [parse(one) for one in premises]
-    lines, error = sound_lines(proof, given)
-    if error:
-        return error
     try:
         check(proof, given, parse(conclusion))
     except ProofError as problem:
-        return f"{len(lines)} lines hold; {problem}"
+        lines, error = sound_lines(proof, given)
+        return error or f"{len(lines)} lines hold; {problem}"
     return HOLDS
 
 

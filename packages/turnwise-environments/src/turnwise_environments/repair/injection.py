@@ -5,7 +5,7 @@ and not all of them. The repository itself is read, and not changed.
 """
 
 import hashlib
-from collections.abc import Iterator, Mapping
+from collections.abc import Iterator, Mapping, Sequence
 from fnmatch import fnmatchcase
 from pathlib import Path
 from typing import Any
@@ -44,11 +44,10 @@ def inject(repository: Path, sandbox: Sandbox, runner: str, count: int) -> Itera
             "give the packages that they need, or another runner"
         )
     made = 0
-    for path, place in _changes(files):
+    for path, after in _changes(files):
         if made == count:
             return
         before = files[path].decode()
-        after = mutants(before)[place]
         broken = {**files, path: after.encode()}
         found, _ = run_suite(sandbox, broken, everything, runner)
         failing = [name for name in passing if found.get(name) != "passed"]
@@ -58,10 +57,10 @@ def inject(repository: Path, sandbox: Sandbox, runner: str, count: int) -> Itera
             yield _record(repository.resolve().name, commit, bug, patch, failing, passing)
 
 
-def _changes(files: Mapping[str, bytes]) -> list[tuple[str, int]]:
-    """All small changes of source files, as a path and a place among its mutants, shuffled by their
-    content: the texts themselves are too many to keep."""
+def _changes(files: Mapping[str, bytes]) -> Iterator[tuple[str, str]]:
+    """All small changes of source files, as a path and its new text, shuffled by their content."""
     found: list[tuple[int, str, int]] = []
+    changed: dict[str, Sequence[str]] = {}
     for path, content in files.items():
         if not path.endswith(".py") or _is_test(path) or refusal(path):
             continue
@@ -71,9 +70,11 @@ def _changes(files: Mapping[str, bytes]) -> list[tuple[str, int]]:
             text = content.decode()
         except UnicodeDecodeError:
             continue
-        keys = (derive("inject", path, mutant) for mutant in mutants(text))
+        changed[path] = mutants(text)
+        keys = (derive("inject", path, mutant) for mutant in changed[path])
         found += [(key, path, place) for place, key in enumerate(keys)]
-    return [(path, place) for _, path, place in sorted(found)]
+    for _, path, place in sorted(found):
+        yield path, changed[path][place]
 
 
 def _is_test(path: str) -> bool:

@@ -5,8 +5,9 @@ calls, statements).
 """
 
 import ast
+import hashlib
 import re
-from collections.abc import Iterator
+from collections.abc import Iterator, Sequence
 from dataclasses import dataclass
 from itertools import pairwise
 from typing import Any
@@ -101,21 +102,40 @@ class _Text:
             yield _Edit(first + place, first + place + len(words[0]), words[1])
 
 
-def mutants(source: str) -> list[str]:
+class Mutants(Sequence[str]):
+    """Texts with one bug, each made when it is asked for: there are as many as the source is long,
+    too many to keep."""
+
+    def __init__(self, text: _Text, edits: Sequence[_Edit]) -> None:
+        self._text, self._edits = text, edits
+
+    def __len__(self) -> int:
+        return len(self._edits)
+
+    def __getitem__(self, place: Any) -> Any:
+        return self._text.changed(self._edits[place])
+
+
+def mutants(source: str) -> Sequence[str]:
     """All texts with one bug, each once, in order. Docstrings, annotations and what is outside of
     functions stay as they are. Nothing for a text that is not Python."""
     try:
         tree = ast.parse(source)
     except (SyntaxError, ValueError, RecursionError):
         return []
-    text, found = _Text(source), dict[str, None]()
+    text, kept, seen = _Text(source), list[_Edit](), {_digest(source)}
     inside = _inside_functions(tree)
     edits = [(edit, function) for function, node in inside for edit in _edits(node, text)]
     for edit, function in sorted(edits, key=lambda one: (one[0].start, one[0].end, one[0].text)):
-        mutated = text.changed(edit)
-        if mutated != source and mutated not in found and text.still_parses(edit, function):
-            found[mutated] = None
-    return list(found)
+        digest = _digest(text.changed(edit))
+        if digest not in seen and text.still_parses(edit, function):
+            seen.add(digest)
+            kept.append(edit)
+    return Mutants(text, kept)
+
+
+def _digest(text: str) -> bytes:
+    return hashlib.sha256(text.encode()).digest()
 
 
 def _inside_functions(tree: ast.Module) -> Iterator[tuple[ast.AST, ast.AST]]:

@@ -48,7 +48,7 @@ def _control(option: int, value: int) -> None:
 
 def _line() -> str:
     """A line of stdin, and nothing beyond it: tests are forks of this process."""
-    found = b""
+    found = bytearray()  # bytes would be copied for each letter: a suite may have 10,000 names
     while not found.endswith(b"\n"):
         found += os.read(0, 1)
     return found.decode().rstrip("\n")

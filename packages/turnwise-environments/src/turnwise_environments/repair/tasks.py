@@ -92,7 +92,7 @@ def _draft(seen: set[tuple[str, str]], number: int) -> Draft:
 
 @lru_cache(maxsize=4096)
 def _mutants(source: str) -> list[str]:
-    return mutants(source)
+    return list(mutants(source))
 
 
 def _broken(

@@ -8,10 +8,11 @@ here: tables of several columns.
 import json
 import re
 from collections.abc import Sequence
+from fractions import Fraction
 from typing import Any
 
-from turnwise.rewards.answer import exact_match
-from turnwise_environments.rewards.numeric import matches
+from turnwise.rewards.answer import normalise
+from turnwise_environments.rewards.numeric import read_answer
 
 _NUMBER = re.compile(r"-?[0-9]+(\.[0-9]+)?")
 
@@ -22,14 +23,7 @@ def cells_match(answer: str | None, cells: Sequence[str]) -> bool:
     >>> cells_match("bob, ada", ["ada", "bob"]), cells_match("3.0", ["3"]), cells_match("3", ["4"])
     (True, True, False)
     """
-    text = (answer or "").strip()
-    if not text or not cells:
-        return False
-    if len(cells) == 1 and cell_matches(text, cells[0]):
-        return True
-    return any(
-        _common(parts, cells) == len(cells) for parts in _readings(text) if len(parts) == len(cells)
-    )
+    return share_of_cells(answer, cells) == 1.0
 
 
 def share_of_cells(answer: str | None, cells: Sequence[str]) -> float:
@@ -39,23 +33,22 @@ def share_of_cells(answer: str | None, cells: Sequence[str]) -> float:
     >>> share_of_cells("ada, bob", ["ada"]), share_of_cells("ada", ["ada", "eve"])
     (0.5, 0.5)
     """
-    if cells_match(answer, cells):
-        return 1.0
     text = (answer or "").strip()
     found = [(_common(parts, cells), len(parts)) for parts in _readings(text)] if text else []
     return max((common / (count + len(cells) - common) for common, count in found), default=0.0)
 
 
-def cell_matches(answer: str, cell: str) -> bool:
-    """Whether a value is the accepted one."""
-    if _NUMBER.fullmatch(cell.strip()) and matches(answer, cell):
-        return True
-    return exact_match(answer, [cell]) or (bool(answer.strip()) and answer.strip() == cell.strip())
+def _forms(text: str, of_cell: bool = False) -> set[tuple[str, str | Fraction]]:
+    """What an answer or a cell can be taken for: they are the same if they share one. A cell with
+    more than digits is no number: `3 kg` is not `3`."""
+    forms = {("words", normalise(text)), ("text", text.strip())}
+    number = None if of_cell and not _NUMBER.fullmatch(text.strip()) else read_answer(text)
+    return {form for form in forms if form[1]} | ({("number", number.value)} if number else set())
 
 
 def _readings(text: str) -> list[list[str]]:
     """The ways in which a text can be a list."""
-    found = [text.split("\n"), text.split(",")]
+    found = [[text], text.split("\n"), text.split(",")]
     try:
         value: Any = json.loads(text)
     except (ValueError, RecursionError):
@@ -67,9 +60,10 @@ def _readings(text: str) -> list[list[str]]:
 
 def _common(parts: Sequence[str], cells: Sequence[str]) -> int:
     """How many cells have a part of their own."""
-    left = list(parts)
+    left = [_forms(part) for part in parts]
     for cell in cells:
-        place = next((i for i, part in enumerate(left) if cell_matches(part, cell)), None)
+        wanted = _forms(cell, of_cell=True)
+        place = next((i for i, forms in enumerate(left) if forms & wanted), None)
         if place is not None:
             del left[place]
     return len(parts) - len(left)

@@ -237,6 +237,8 @@ def _argument(left: list[str], last: bool) -> list[str]:
         inner: list[str] = []
         depth = 1
         while depth:
+            if not left:  # brackets are counted whatever their kind: \frac{1) gets here
+                raise _UnreadableError
             inner.append(left.pop())
             depth += (inner[-1] == "{") - (inner[-1] == "}")
         if len(inner) > 1:

@@ -17,7 +17,7 @@ LEAST_WORDS = 3
 """Words of a sentence in a box."""
 MAX_WORDS, MAX_LEADS = 12, 3
 """Words of a subject, and what may stand before an answer: "Final answer: the answer is"."""
-_BOX = re.compile(r"\\(?:boxed|fbox)\s*\{")
+_BRACE = re.compile(r"(\\(?:boxed|fbox)\s*\{)|(?<!\\)[{}]")
 _OR_BOX, _BOX_OR = re.compile(r"\bor[\s$(\[\\*]*$"), re.compile(r"[\s$)\]\\,*]*or\b")
 """The words before or behind the box of a hedge, as in `$\\boxed{42}$ or 43`."""
 _VERBS = (
@@ -30,7 +30,7 @@ _LED = re.compile(
     r"(?:option|choice|answer)(?=\s*\(?[A-Z]\)?\.?$))\s*:?\s*(?P<answer>\S.*)",
     re.DOTALL | re.IGNORECASE,
 )
-_HOPE = re.compile(r"\.?\s*I hope it is correct\.?$")
+_HOPE = re.compile(r"(?:\.|(?<!\s))\s*I hope it is correct\.?$")
 _HEDGED = re.compile(
     r"\b(?:not|no|never|none|cannot|without|if|unless|except|false|wrong|incorrect|either|neither|x?or|"
     r"nor|between|about|around|roughly|approximately|nearly|almost|than|least|most|more|less|maybe|"
@@ -124,12 +124,10 @@ def _is_hedged(text: str, start: int, end: int) -> bool:
 
 def _boxes(text: str) -> dict[tuple[int, int], str]:
     """The contents of boxes, as far as their braces are closed, by where those begin and end."""
-    found = {}
-    for box in _BOX.finditer(text):
-        depth, place = 1, box.end()
-        while depth and place < len(text):
-            depth += {"{": 1, "}": -1}.get(text[place], 0) * (text[place - 1] != "\\")
-            place += 1
-        if not depth:
-            found[box.start(), place] = text[box.end() : place - 1]
+    found, opened = dict[tuple[int, int], str](), list[re.Match[str]]()
+    for brace in _BRACE.finditer(text):
+        if brace[0] != "}":
+            opened.append(brace)
+        elif opened and (begun := opened.pop())[1]:
+            found[begun.start(), brace.end()] = text[begun.end() : brace.start()]
     return found

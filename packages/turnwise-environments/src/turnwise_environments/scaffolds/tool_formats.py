@@ -326,9 +326,9 @@ def _python_call(call: ast.Call, place: int) -> Call:
         arguments = {
             str(one.arg): ast.literal_eval(_Constants().visit(one.value)) for one in call.keywords
         }
+        return Call(ast.unparse(call.func), arguments)
     except (ValueError, TypeError, RecursionError, MemoryError):
         raise ValueError(f"tool call {place}: its arguments are no literals") from None
-    return Call(ast.unparse(call.func), arguments)
 
 
 class _Constants(ast.NodeTransformer):
