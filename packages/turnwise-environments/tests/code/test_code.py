@@ -30,8 +30,8 @@ QUIXBUGS = Path(__file__).parents[5] / "shared" / "data" / "quixbugs" / "program
 RECORD: dict[str, Any] = {
     "name": "halves",
     "buggy": "def halves(n):\n    yield n\n",
-    "correct": "def halves(n):\n    while n > 1:\n        n = n / 2\n        yield (n,)\n",
-    "tests": [[[4], [[2], [1]]], [[3], [[1.5], [0.75]]], [[1], []]],
+    "correct": "def halves(n):\n    while n > 1:\n        n = n / 2\n        yield {1: (n,)}\n",
+    "tests": [[[4], [{"1": [2]}, {"1": [1]}]], [[3], [{"1": [1.5]}, {"1": [0.75]}]], [[1], []]],
 }
 
 
@@ -185,6 +185,7 @@ def test_a_fenced_answer_and_the_tool(made: Code) -> None:
     assert [shown.strip() for shown in play.trajectory.observed[:2]] == ["2", "2"]
     assert verdict_of(play).parts == {"passed": 1.0, "runs": 1.0}
     assert program_of("```\na\n```\n```\nb\n```").startswith("```")
+    assert program_of("```Python3\na\n```") == "a"
 
 
 def test_results_of_records_are_compared_as_json(made: Code, tmp_path: Path) -> None:
@@ -193,7 +194,7 @@ def test_results_of_records_are_compared_as_json(made: Code, tmp_path: Path) -> 
     (task,) = environment.tasks("train")
     assert judged(environment, task, *environment.oracle(task)).reward == 1.0
     assert judged(environment, task, answered(RECORD["buggy"])).reward == 0.0
-    listed = "def halves(n): return [] if n <= 1 else [[n / 2], *halves(n / 2)]"
+    listed = "def halves(n): return [] if n <= 1 else [{'1': [n / 2]}, *halves(n / 2)]"
     assert judged(environment, task, answered(listed)).reward == 1.0
     endless = "def halves(n):\n    while True:\n        yield n\n"
     assert judged(environment, task, answered(endless)).reward == 0.0

@@ -39,7 +39,7 @@ PARTS = {
 TURN_PARTS = {"errors": share_of_turn("1 where a tried program showed a traceback or was stopped")}
 MODULE = "answer"
 
-_FENCED = re.compile(r"```(?:python|py)?[ \t]*\n(.*?)\n?```", re.DOTALL)
+_FENCED = re.compile(r"```(?i:python3?|py)?[ \t]*\n(.*?)\n?```", re.DOTALL)
 
 
 class Code(Environment):

@@ -211,6 +211,8 @@ def plain(value):
         value = list(islice(value, 100_000))
     if isinstance(value, (list, tuple)):
         return [plain(one) for one in value]
+    if isinstance(value, dict):
+        return {{str(key): plain(one) for key, one in value.items()}}
     return int(value) if type(value) is float and value.is_integer() else value
 
 
@@ -279,4 +281,6 @@ def _plain(value: Any) -> Any:
     """A result as `as_json` gives it."""
     if isinstance(value, list):
         return [_plain(one) for one in value]
+    if isinstance(value, dict):
+        return {key: _plain(one) for key, one in value.items()}
     return int(value) if isinstance(value, float) and value.is_integer() else value

@@ -10,9 +10,9 @@ import io
 import json
 import os
 import subprocess
-from collections.abc import Mapping
+from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, field, replace
-from functools import lru_cache
+from functools import cache, lru_cache
 from pathlib import Path
 from typing import Any, Literal
 
@@ -199,7 +199,7 @@ def _task(record: Mapping[str, Any], repositories: Path, runner: str, where: str
     if sum(len(entry.content) for entry in base.values()) > MAX_BYTES:
         return f"the repository is larger than {MAX_BYTES >> 20} MiB"
     tests = _tests(base, str(record.get("test_patch") or ""), where)
-    located = [[_located(name, tests, base) for name in names] for names in (fail, stay)]
+    located = [_located(names, tests, base) for names in (fail, stay)]
     if None in [*located[0], *located[1]]:
         return "the file of a test is not in its name"
     secret = {
@@ -215,18 +215,26 @@ def _task(record: Mapping[str, Any], repositories: Path, runner: str, where: str
     return Task(name, record["problem_statement"].strip() + ASKED, secret, data, info)
 
 
-def _located(name: str, tests: Mapping[str, str], base: Mapping[str, Entry]) -> str | None:
-    """A test as `path::name`: as it is written, below another folder (django's), or found by its
-    bare name in the files that the patch for tests changes (sympy's). None if it is in no file, or
-    several."""
-    path, separator, rest = plain_name(name).partition("::")
-    if not separator:
-        places, rest = [one for one, text in tests.items() if f"def {path}(" in text], path
-    elif path in tests or path in base:
-        places = [path]
-    else:
-        places = [one for one in {*base, *tests} if one.endswith(f"/{path}")]
-    return f"{places[0]}::{rest}" if len(places) == 1 else None
+def _located(
+    names: Sequence[str], tests: Mapping[str, str], base: Mapping[str, Entry]
+) -> list[str | None]:
+    """Tests as `path::name`: as they are written, below another folder (django's), or found by a
+    bare name in the files that the patch for tests changes (sympy's). None for one that is in no
+    file, or several."""
+
+    @cache  # thousands of tests stand in few files, and are looked for among thousands
+    def below(path: str) -> list[str]:
+        return [one for one in {*base, *tests} if one.endswith(f"/{path}")]
+
+    found: list[str | None] = []
+    for name in names:
+        path, separator, rest = plain_name(name).partition("::")
+        if not separator:
+            places, rest = [one for one, text in tests.items() if f"def {path}(" in text], path
+        else:
+            places = [path] if path in tests or path in base else below(path)
+        found.append(f"{places[0]}::{rest}" if len(places) == 1 else None)
+    return found
 
 
 def base_or_error(data: Mapping[str, Any], where: str) -> dict[str, Entry]:

@@ -234,7 +234,7 @@ def graded_files(
     """The agent's files, but the repository's own where they are tests or run by themselves, with
     the hidden `tests`. A file of the agent's gives way to a folder."""
     kept = set(test_files)
-    folders = tuple(f"{folder}/" for path in kept if (folder := _test_folder(path)))
+    folders = tuple({f"{folder}/" for path in kept if (folder := _test_folder(path))})
 
     def is_own(path: str) -> bool:
         return path not in kept and not path.startswith(folders) and not refusal(path)

@@ -9,8 +9,6 @@ import re
 
 from turnwise_environments.rewards.expressions import unwrapped
 
-MAX_CHARACTERS = 20_000
-"""Characters of a text that is looked at."""
 MAX_SENTENCE = 200
 """Characters of a sentence that is looked through for its one number."""
 LEAST_WORDS = 3
@@ -63,8 +61,6 @@ _RELATION = re.compile(
 def stated(text: str) -> str:
     """The answer that a text states; the text itself where that is not plain."""
     text = text.strip()
-    if len(text) > MAX_CHARACTERS:
-        return text
     boxes = _boxes(text)
     if len(set(boxes.values())) > 1 or any(_is_hedged(text, *place) for place in boxes):
         return text

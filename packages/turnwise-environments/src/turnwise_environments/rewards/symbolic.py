@@ -202,6 +202,7 @@ def compare(one: Expression, wanted: Expression, thoroughly: bool = False) -> bo
         resource.RLIMIT_CPU, (math.ceil(time.process_time() + 2 * CPU_SECONDS), hard)
     )
     try:
+        # It rings again, since what is raised in the middle of sympy may be lost there.
         signal.setitimer(signal.ITIMER_PROF, CPU_SECONDS, CPU_SECONDS / 4)
         return _equal(one, wanted, thoroughly)
     except UnreadableError:

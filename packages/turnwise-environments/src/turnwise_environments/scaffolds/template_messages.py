@@ -186,6 +186,7 @@ class Renderer:
             for marked in (False, True)
         )
         own = "".join(_PLACED.split(marked)[::2])
+        # What is left of a mark is "ue000" where the template writes texts as JSON in ASCII.
         if not text or HELLO.text in own or MARK[:2] in own or "ue000" in own:
             raise self.refused("it does not show where a turn of the model ends")
         return _pieces(text, marked, said)

@@ -29,9 +29,8 @@ from turnwise.folders import cache_folder, write_whole
 from turnwise.sandbox.result import Status
 from turnwise.types import Action, Task, ToolCall
 from turnwise_environments import folders
-from turnwise_environments.common import check_texts
+from turnwise_environments.common import check_texts, identity
 from turnwise_environments.folders import ROOT, entries, plain, workspace_of
-from turnwise_environments.shell.tasks import make_task
 from turnwise_sandbox.sandbox import Sandbox
 from turnwise_sandbox.tools.workspace import Entry
 
@@ -183,7 +182,8 @@ def _tried(draft: _Draft, sandbox: Sandbox) -> list[list[object]] | str:
 
 
 def _task(draft: _Draft, folder: list[list[object]]) -> Task:
-    return make_task(draft.description, draft.secret, {"folder": folder}, {"labels": draft.labels})
+    prompt, data = draft.description, {"folder": folder}
+    return Task(identity([prompt, data]), prompt, draft.secret, data, {"labels": draft.labels})
 
 
 def _constant(tasks: Sequence[Task]) -> float:
@@ -236,6 +236,7 @@ def _command(script: Script, words: Sequence[str], begin: str = BEGIN) -> str:
     if begin == CLEAN:
         code = _HOME.sub(f"{ROOT}/root", code)
     if language == "python":
+        # Modules that the agent left, among a user's own or in the folder, are not found.
         return f"{begin}python3 -s -P -c {shlex.quote(code)} {given}"
     return f"{begin}bash -c {shlex.quote(code)} -- {given}"
 

@@ -5,7 +5,7 @@ words.
 """
 
 import random
-from collections.abc import Mapping, Sequence
+from collections.abc import Sequence
 from dataclasses import dataclass
 from typing import Annotated
 
@@ -82,15 +82,6 @@ def folder_of(task: Task) -> dict[str, File]:
     }
 
 
-def make_task(
-    prompt: str,
-    secret: Mapping[str, object],
-    data: Mapping[str, object],
-    info: Mapping[str, object],
-) -> Task:
-    return Task(identity([prompt, dict(data)]), prompt, secret, data, info)
-
-
 def _task(folder: Folder, requests: Sequence[Request], text: str) -> Task:
     last = requests[-1]
     secret = {
@@ -101,4 +92,5 @@ def _task(folder: Folder, requests: Sequence[Request], text: str) -> Task:
     }
     end = "" if last.answer is not None else " Answer when that is done."
     info = {"requests": len(requests), "asks": last.answer is not None}
-    return make_task(f"{ASKED}{text}{end}", secret, {"folder": plain(entries_of(folder))}, info)
+    prompt, data = f"{ASKED}{text}{end}", {"folder": plain(entries_of(folder))}
+    return Task(identity([prompt, data]), prompt, secret, data, info)
