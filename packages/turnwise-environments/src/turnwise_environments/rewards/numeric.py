@@ -91,6 +91,9 @@ _SHOWN = tuple(
         (r"(?<=[a-z])\s*\^\s*(?:2|\{2\})|(?<=[a-z]) (?=²)", "²"),
         (r"(?<=[a-z])\s*\^\s*(?:3|\{3\})", "³"),
         (r"^us(?:d |\$)", "$"),
+        (r"^([-+]?[0-9][0-9.,]*) ?([€£¥₹])$", r"\2\1"),
+        (r"(?:\ban? |(?<=[0-9])/)(?=(?:minute|hour|day|week|month|year)\b)", " per "),
+        (r"\bleft[ -]?over\b", "left"),
     )
 )
 """Patterns, and what they show to a reader."""
