@@ -221,7 +221,7 @@ def changed(values: dict[str, Any], changes: Iterable[tuple[str, Any]]) -> dict[
         if key in choices and isinstance(value, str):
             key = f"{key}.{choices[key][1].key}"
         set_key(values, key, None if value is False and key in _optional() else value)
-        _spell_out(values)
+        _spell_out(values)  # the change may be such a word
         table, _, name = key.rpartition(".")
         if table in choices and name == choices[table][1].key:
             _drop_others(values, table, made)

@@ -147,6 +147,7 @@ class Environment:
                 setattr(cls, name, _awaitable(found))
             if name in CALLED and waits:
                 raise ConfigError(f"{cls.__name__}.{name} is `async def`, not awaited: write `def`")
+        # Of its own class alone: a method that is inherited has been through this.
         if inspect.isfunction(vars(cls).get("tasks")):
             setattr(cls, "tasks", _checking(vars(cls)["tasks"]))  # noqa: B010 - mypy sees a method
 
@@ -279,6 +280,7 @@ def _check_arguments(kind: type, name: str) -> None:
     if inspect.isfunction(own):
         names = [*inspect.signature(getattr(Environment, name)).parameters]
         try:
+            # By number: they are given by position, whatever a subclass calls them.
             inspect.signature(own).bind(*names)
         except TypeError:
             raise ConfigError(f"{kind.__name__}.{name} has to take ({', '.join(names)})") from None

@@ -155,6 +155,7 @@ def _exchanges(trajectory: Trajectory) -> Iterator[tuple[str, str, str]]:
         shown = step.observation.content if step and step.observation else ""
         for call in turn.action.calls:
             arguments = json.dumps(dict(call.arguments), sort_keys=True, default=str)
+            # A step need not have results of single calls: then the reply is what was shown.
             yield call.name, arguments, results.get(call.id, shown)
 
 

@@ -139,6 +139,7 @@ def _untaught(metrics: Mapping[str, float]) -> str:
     ungraded = metrics["rollout/ungraded"]
     if ungraded == metrics["rollout/episodes"]:
         return UNGRADED
+    # Absent where no group has two graded episodes (`rollout_metrics`).
     if "groups/all_equal" not in metrics:
         return MOSTLY_UNGRADED if ungraded else ALONE
     if metrics["groups/all_equal"] == 1:

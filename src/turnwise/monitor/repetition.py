@@ -41,7 +41,7 @@ def _repeated(items: Sequence[Hashable]) -> float | None:
 
 def _ngrams(tokens: Tokens, length: int = NGRAM) -> list[Hashable]:
     """N-grams of neighbouring sampled tokens of one turn, none over what was not sampled."""
-    if len(tokens) < length:
+    if len(tokens) < length:  # numpy has no window longer than its array
         return []
     ids, turns, sampled = (
         np.lib.stride_tricks.sliding_window_view(array, length)

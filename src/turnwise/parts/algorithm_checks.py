@@ -113,6 +113,7 @@ def _turn_parts(spec: EnvironmentSpec) -> str:
 
 
 def _kind_of(reward: Reward) -> Rewards:
+    # Rewards of 0 and 1 deny nothing, as `unknown` ones do not (`claims_of_rewards`).
     if not reward.terms and (reward.outcome, reward.failure) == (1.0, 0.0):
         return "unknown"
     lowest = min(

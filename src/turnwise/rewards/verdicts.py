@@ -50,6 +50,7 @@ def checked_verdict(trajectory: Trajectory, verdict: Any) -> Verdict:
         turn_rewards=None if given is None else _numbers("reward", given, turns, or_none=True),
     )
     if given is None:
+        # Then the steps' own rewards stand, which nobody has looked at either.
         steps = [turn.step.reward for turn in trajectory.turns if turn.step is not None]
         for number, reward in enumerate(steps):
             if reward is not None:
@@ -67,6 +68,7 @@ def _numbers(name: str, found: Any, turns: int, or_none: bool = False) -> list[f
     values: Any = found.tolist() if isinstance(found, np.ndarray) else found
     if isinstance(values, str) or not isinstance(values, Sequence):
         raise VerdictError(f"{name}: {found!r} instead of {turns} numbers")
+    # An empty one may say that turns have no rewards (`Verdict.turn_rewards`).
     if len(values) != turns and (values or not or_none):
         raise VerdictError(f"{name}: {len(values)} numbers for {turns} turns")
     return [_number(f"{name} of turn {turn}", one) for turn, one in enumerate(values)]

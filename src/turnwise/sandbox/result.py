@@ -100,5 +100,6 @@ _ESCAPE = re.compile(r"\x1b(?:\[[0-?]*[ -/]*[@-~]|\][^\x07\x1b]*(?:\x07|\x1b\\)?
 
 
 def _readable(data: bytes) -> str:
+    # An ESC that is left stands in no whole sequence, as where the output was cut.
     text = _ESCAPE.sub("", data.decode(errors="replace"))
     return text.replace("\x00", "").replace("\x1b", "")

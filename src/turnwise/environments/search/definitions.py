@@ -76,7 +76,7 @@ def read_module(path: Path, name: str) -> Module:
     """Read one file; `name` is the dotted name of the module that it holds."""
     with warnings.catch_warnings():
         warnings.simplefilter("ignore")  # old escapes in a source that is not ours
-        tree = ast.parse(path.read_bytes())
+        tree = ast.parse(path.read_bytes())  # bytes: a source states its encoding itself
     statements = list(_statements(tree.body))
     package = name if path.name == "__init__.py" else name.rpartition(".")[0]
     return Module(
@@ -147,7 +147,7 @@ def _class(node: ast.ClassDef, aliases: dict[str, str]) -> Definition:
 def _function(node: ast.FunctionDef | ast.AsyncFunctionDef, drop_first: bool = False) -> Definition:
     arguments = node.args
     if drop_first and (arguments.posonlyargs or arguments.args):
-        (arguments.posonlyargs or arguments.args).pop(0)
+        (arguments.posonlyargs or arguments.args).pop(0)  # self or cls, which no caller gives
     return Definition(
         name=node.name,
         signature=f"({' '.join(ast.unparse(arguments).split())})",

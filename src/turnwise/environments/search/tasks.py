@@ -195,6 +195,7 @@ class _Partition:
 
     def _better_side(self, package: str, sides: Sequence[set[str]], room: Sequence[float]) -> int:
         def worth(side: int) -> tuple[float, float]:
+            # -1 is below every sum of links: a side without room comes after one that fits.
             fits = self.weight[package] <= room[side]
             # Sorted: sets of strings differ in order between processes, and sums by rounding.
             shared = sum(self.links[package][other] for other in sorted(sides[side]))
