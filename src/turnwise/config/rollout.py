@@ -55,7 +55,7 @@ class LatencyConfig(Section):
 
 
 class EnvironmentConfig(Section):
-    """The agent's environment: a name from `turnwise list`, or `path/to/file.py:Class`."""
+    """The agent's environment."""
 
     name: str
     """A name from `turnwise list`, or `path/to/file.py:Class`."""
@@ -78,8 +78,7 @@ class EnvironmentConfig(Section):
 
 
 class ScaffoldConfig(Section):
-    """The scaffold, between messages and tokens: a name from `turnwise list`, or
-    `path/to/file.py:Class`."""
+    """The scaffold, between messages and tokens."""
 
     name: str = "tags"
     """A name from `turnwise list`, or `path/to/file.py:Class`."""

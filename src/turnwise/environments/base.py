@@ -298,8 +298,6 @@ def _awaitable(method: Callable[..., Any]) -> Callable[..., Any]:
 
 
 def _checking(tasks: Callable[..., Any]) -> Callable[..., Sequence[Task]]:
-    """The method `tasks` of a class, whose result is checked."""
-
     @functools.wraps(tasks)
     def checking(self: Environment, *arguments: Any, **named: Any) -> Sequence[Task]:
         return checked_tasks(tasks(self, *arguments, **named), f"{type(self).__name__}.tasks")

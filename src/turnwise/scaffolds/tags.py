@@ -121,7 +121,6 @@ class TagsScaffold(TextScaffold):
         return f"<{call.name}> {written_arguments(self._tools[call.name], call)}</{call.name}>"
 
     def _check(self, found: Sequence[re.Match[str]], said: str) -> None:
-        """Raise ValueError for a fault of the tags."""
         if not found:
             raise ValueError("there is no complete action")
         together = self._parallel and all(match[1] != "answer" for match in found)
