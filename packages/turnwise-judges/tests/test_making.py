@@ -93,6 +93,7 @@ async def test_before_there_is_a_policy_it_is_known_what_part_the_judge_is(tmp_p
     ("text", "message"),
     [
         ("[judge]\nlow = 3\nhigh = 3", "give a low below the high"),
+        ("[judge]\nhigh = inf", "give a low below the high, both finite"),
         ("[judge]\nhihg = 3", "unknown key 'judge.hihg': did you mean 'judge.high'"),
         ('[judge]\nform = "triple"', "judge.form is 'triple': give one of"),
         ('[judge]\nform = "pairwise"\nlow = 3', "judge.low goes with judge.form = 'pointwise'"),

@@ -103,10 +103,22 @@ def test_a_record_has_a_bounded_length_as_it_is_quoted(letter: str) -> None:
     assert len(escaped(record)) > 1_500
 
 
+@pytest.mark.parametrize("said", ["", "a word or two of the agent, again and again"])
+def test_a_record_of_many_turns_has_a_bounded_length_too(said: str) -> None:
+    turns = tuple(
+        Turn(Action(f"{number} {said}"), Step(Observation(said))) for number in range(2_000)
+    )
+    record = record_of(Trajectory(Task("t", "?"), "g", 0, 0, turns=turns), 20_000)
+    assert 5_000 < len(escaped(record)) < 20_100
+    first, *_, last = record["turns"]
+    assert (first["agent"][0], last["agent"][:4]) == ("0", "1999")
+    assert {"turns_left_out": 2_000 - len(record["turns"]) + 1} in record["turns"]
+
+
 def test_long_texts_are_cut_alike_and_short_ones_not_at_all() -> None:
     record = record_of(episode("b" * 5_000, returned="a" * 3_000), 1_000)
     agent, returned = record["turns"][1]["agent"], record["turns"][0]["returned"]
-    assert 150 < agent.count("b") < 260
+    assert 100 < agent.count("b") < 260
     assert abs(agent.count("b") - returned.count("a")) < 80
     assert record["turns"][0]["agent"] == "<search>TarFile</search>"
 

@@ -126,7 +126,8 @@ def _findings(row: Mapping[str, Any]) -> Iterator[Finding]:
     yield Finding("Tasks", row["tasks"], note=f"{played} of them were played")
     for name, words in SCORES.items():
         if row[name] is not None:
-            yield Finding(words, row[name], *wilson(round(row[name] * played), played))
+            count = row["oracle_played"] if name == "oracle" else played
+            yield Finding(words, row[name], *wilson(round(row[name] * count), count))
     for name, score in row["reference_scores"].items():
         yield Finding(f"Success of {name}, as the environment states it", score)
     for name, words in CHECKS.items():

@@ -70,6 +70,8 @@ class Measurement:
     """Why it was not measured."""
     played: int = 0
     """Tasks that were played, once by each script: what shares of success are of."""
+    oracle_played: int = 0
+    """Those of them that the oracle can do: what its share is of."""
 
 
 @dataclass
@@ -120,6 +122,7 @@ def measure(name: str, options: Mapping[str, Any], most_tasks: int) -> Measureme
         weaknesses=tuple(environment.weaknesses),
         warnings=(*environment.task_set.warnings, *environment.warnings, *few),
         played=len(chosen),
+        oracle_played=len(known),
     )
 
 

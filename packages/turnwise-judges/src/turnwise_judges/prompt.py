@@ -37,6 +37,8 @@ LONGEST = 20_000
 ESCAPED = "<[\x7f"
 """Escaped beside what JSON wants escaped."""
 ESCAPE = "\\u{:04x}"
+NOTE, TURN = 44, 60
+"""Most that a note on what was cut takes as it is quoted, and a turn beside its texts."""
 _STRINGS = re.compile(r'"(?:[^"\\]|\\.)*"')
 
 
@@ -127,25 +129,32 @@ def _object(line: str) -> dict[str, Any]:
 def record_of(trajectory: Trajectory, max_characters: int) -> dict[str, Any]:
     """The first message, which is the task, the turns and the answer.
 
-    Its texts have together at most `max_characters` as they are quoted: else the longest are cut in
-    the middle, with a note. An agent that writes much could put itself beyond the judge's context,
-    and so escape its grade. Task and answer have half of the room; what came back and what the
-    agent wrote share the rest evenly, so that it cuts itself alone. Images are counted, not shown.
+    It has about `max_characters` at most as it is quoted: else turns in the middle are left out, as
+    many as have no room even when they are empty, and the longest texts are cut in the middle, with
+    a note. An agent that writes much could put itself beyond the judge's context, and so escape its
+    grade. Task and answer have half of the texts' room; what came back and what the agent wrote
+    share the rest evenly, so that it cuts itself alone. Images are counted, not shown.
     """
-    ends, room = _fitted([trajectory.prompt, trajectory.answer or ""], max_characters // 2)
+    kept = max(max_characters // (4 * TURN), 1)
+    left_out = max(len(trajectory.turns) - 2 * kept, 0)
+    shown = [*trajectory.turns[:kept], *trajectory.turns[kept + left_out :]]
+    whole = max(max_characters - TURN * len(shown), 0)
+    ends, room = _fitted([trajectory.prompt, trajectory.answer or ""], whole // 2)
     prompt, answer = ends
-    room += max_characters - max_characters // 2
-    came_back = [None if turn.step is None else turn.step.observation for turn in trajectory.turns]
+    room += whole - whole // 2
+    came_back = [None if turn.step is None else turn.step.observation for turn in shown]
     sides = [
         ["" if one is None else one.content for one in came_back],
-        [turn.action.text for turn in trajectory.turns],
+        [turn.action.text for turn in shown],
     ]
     share = _share([sum(map(_length, texts)) for texts in sides], room)
     (returned, _), (wrote, _) = (_fitted(texts, share) for texts in sides)
-    turns = [
+    turns: list[dict[str, Any]] = [
         {"agent": agent, "returned": text} | _images(observation)
         for agent, text, observation in zip(wrote, returned, came_back, strict=True)
     ]
+    if left_out:
+        turns.insert(kept, {"turns_left_out": left_out})
     record: dict[str, Any] = {"task": prompt} | _images(trajectory.first) | {"turns": turns}
     record["answer"] = answer if trajectory.answer is not None else None
     if trajectory.outcome.truncated or trajectory.outcome.family == "agent":
@@ -181,15 +190,20 @@ def _share(lengths: Sequence[int], room: int) -> int:
 
 
 def _cut(text: str, longest: int) -> str:
-    """The text, or its beginning and its end with a note between them."""
+    """The text, or its beginning and its end with a note between them, a short one where little has
+    room."""
     if _length(text) <= longest:
         return text
-    half = longest // 2
+    in_words = longest > 4 * NOTE
+    half = (longest - (NOTE if in_words else len(ESCAPE.format(0)))) // 2
+    if half < 1:
+        return "…"
     # A quoted text is at least as long as it was: no more than this can be left of it.
     first, last = text[:half], text[max(len(text) - half, 0) :]
     head = first[: _most(len(first), lambda size: _length(first[:size]) <= half)]
     tail = last[len(last) - _most(len(last), lambda size: _length(last[-size:]) <= half) :]
-    return f"{head} … {len(text) - len(head) - len(tail)} characters left out … {tail}"
+    left_out = len(text) - len(head) - len(tail)
+    return f"{head} … {left_out} characters left out … {tail}" if in_words else f"{head}…{tail}"
 
 
 def _most(limit: int, fits: Callable[[int], bool]) -> int:

@@ -1,6 +1,7 @@
 """Settings of a judge, of learned rewards and of preferences: `[judge]`, `[reward_model]`,
 `[preferences]`."""
 
+import math
 from collections.abc import Iterator, Mapping, Sequence
 from pathlib import Path
 from typing import TYPE_CHECKING, Annotated, ClassVar, Literal, Self, cast
@@ -105,7 +106,7 @@ class JudgeConfig(WingSection):
     """The judge's question, after the record; empty for the form's own."""
     max_characters: int = Field(20_000, ge=200)
     """Length of the record that the judge is shown, as it is quoted; longer texts are cut in the
-    middle. In a comparison each of the two has half."""
+    middle, and too many turns too. In a comparison each of the two has half."""
     seconds: float = Field(60.0, gt=0)
     """Deadline of one call."""
     max_concurrent: int = Field(8, ge=1)
@@ -176,9 +177,10 @@ class PointwiseJudgeConfig(JudgeConfig):
 
     @model_validator(mode="after")
     def _is_a_range(self) -> Self:
-        if not self.low < self.high:
+        if not -math.inf < self.low < self.high < math.inf:
             raise ValueError(
-                f"a judge's scores go from {self.low:g} to {self.high:g}: give a low below the high"
+                f"a judge's scores go from {self.low:g} to {self.high:g}: give a low below the "
+                "high, both finite"
             )
         return self
 

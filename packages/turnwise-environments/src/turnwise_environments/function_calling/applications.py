@@ -184,14 +184,8 @@ class Desk:
             names = ", ".join(self._offered)
             raise ToolError(f"there is no tool {call.name!r}; tools: {names}")
         arguments = application_tools()[call.name].check(call.arguments)
-        return str(self._method(call.name)(**arguments))
-
-    def apply(self, call: ToolCall) -> str:
-        """Run a call that is known to be sound, whether or not it is offered."""
-        return str(self._method(call.name)(**call.arguments))
-
-    def _method(self, name: str) -> Any:
-        return getattr(self._applications[owners()[name]], name)
+        method = getattr(self._applications[owners()[call.name]], call.name)
+        return str(method(**arguments))
 
 
 @functools.cache

@@ -276,7 +276,7 @@ def made_tasks(count: int, max_requests: int, tools: int, kinds: Sequence[Kind])
 def _draft(stream: random.Random, count: int, tools: int, kinds: Sequence[Kind]) -> Draft | None:
     before = draw_state(stream)
     state = copy.deepcopy(before)
-    desk = Desk(state, [])
+    desk = Desk(state, list(owners()))
     requests: list[Request] = []
     touched: set[Place] = set()
     for _ in range(count):
@@ -284,7 +284,7 @@ def _draft(stream: random.Random, count: int, tools: int, kinds: Sequence[Kind])
         earlier = _places(state)
         try:
             for call in (call for turn in request.turns for call in turn):
-                desk.apply(call)
+                desk.call(call)
         except ToolError:  # there is a file of that name already
             return None
         later = _places(state)

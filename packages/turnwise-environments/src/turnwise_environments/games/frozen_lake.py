@@ -7,7 +7,7 @@ sees the map with P where it stands. Needs the extra `games`.
 import math
 from collections import deque
 from collections.abc import Sequence
-from functools import cache
+from functools import cache, lru_cache
 from itertools import accumulate
 from typing import Annotated, Any
 
@@ -46,7 +46,6 @@ class FrozenLake(Game):
             "frozen_lake", "1", turn_rewards=turn_rewards, rewards=rewards, parts=WAY_PARTS
         )
         self.slippery, self.move_reward = slippery, move_reward
-        self._tables: dict[tuple[str, ...], Table] = {}
         drawn = _random_maps(size, maps, frozen_share) if maps else [_standard_map(size)]
         rules = RULES + SLIPPERY * slippery
         tasks = [Task(identity("/".join(rows)), rules, data={"rows": list(rows)}) for rows in drawn]
@@ -62,12 +61,7 @@ class FrozenLake(Game):
 
     def table(self, task: Task) -> Table:
         """gymnasium's transitions: state -> action -> (probability, next, reward, end)."""
-        rows = tuple(task.data["rows"])
-        if rows not in self._tables:
-            self._tables[rows] = (
-                _toy_text().FrozenLakeEnv(desc=list(rows), is_slippery=self.slippery).P
-            )
-        return self._tables[rows]
+        return _table(tuple(task.data["rows"]), self.slippery)
 
     @tool
     def move(self, direction: str) -> str:
@@ -122,6 +116,12 @@ class FrozenLake(Game):
 
     def _outcome_reward(self) -> float:
         return float(self._play.won)
+
+
+@lru_cache(maxsize=1024)  # a table of a large map has megabytes, and a run has thousands of maps
+def _table(rows: tuple[str, ...], slippery: bool) -> Table:
+    found: Table = _toy_text().FrozenLakeEnv(desc=list(rows), is_slippery=slippery).P
+    return found
 
 
 def _distances(rows: Sequence[str]) -> dict[int, int]:
