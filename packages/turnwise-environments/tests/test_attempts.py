@@ -1,6 +1,7 @@
 """Several attempts in one episode: what each is shown, and what of them is judged."""
 
 import asyncio
+from dataclasses import replace
 
 import pytest
 
@@ -65,6 +66,10 @@ def test_a_tool_that_the_recipe_adds() -> None:
 
 
 class HintingDoors(Doors):
+    def __init__(self) -> None:
+        super().__init__()
+        self.task_set = replace(self.task_set, warnings=["one record is left out"])
+
     def guidance(self, attempt: Trajectory) -> str:
         (turn,) = attempt.turns
         return f"Not {turn.action.calls[0].arguments['door']}."
@@ -78,6 +83,7 @@ def test_a_hint_is_the_plan_or_the_environments_own() -> None:
         plan = f"Plan: open {first}, open {others[0]}, open {others[1]}."
         hint = plan if name == "doors" else f"Not {slip.calls[0].arguments['door']}."
         assert said(steps_of(played(environment, task, slip))[0]) == f"Attempt 2. {hint}"
+    assert environment.warnings == ("one record is left out",)
 
 
 @pytest.mark.long

@@ -1,5 +1,6 @@
 """Several environments as one: shares, budgets, each episode in its own, clashes refused."""
 
+import asyncio
 import math
 from pathlib import Path
 from typing import Any
@@ -99,7 +100,7 @@ class Ending(Environment):
         return Budget(max_turns=2)
 
     async def reset(self, task, seed):
-        self.begun = task.id
+        self.begun, self.folder = task.id, "its own"
         return await super().reset(task, seed)
 
     @tool
@@ -135,7 +136,10 @@ def test_an_environment_sees_its_own_ids_and_nothing_is_called_after_its_end(min
     )
     doubled = [ToolCall("double", {"number": number}) for number in (4, 8)]
     batch = Action("", calls=(doubled[0], ToolCall("stop", {}), doubled[1]))
-    play = played(environment, environment.tasks("heldout")[0], batch)
+    task, episode = environment.tasks("heldout")[0], environment.fresh()
+    asyncio.run(episode.reset(task.public(), 0))
+    assert str(episode.folder) == "its own"
+    play = played(environment, task, batch)
     (step,) = steps_of(play)
     assert [result.content for result in step.results] == ["8", "stopped"]
     assert verdict_of(play).success

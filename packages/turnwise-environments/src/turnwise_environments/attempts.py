@@ -58,7 +58,8 @@ class Attempts(Environment):
         self._whole = {task.id: task for s in SPLITS for task in self._prototype.tasks(s)}
         self.shows_images = self._prototype.shows_images
         self.same_splits = self._prototype.same_splits
-        self.weaknesses, self.warnings = self._prototype.weaknesses, self._prototype.warnings
+        self.weaknesses = self._prototype.weaknesses
+        self.warnings = (*self._prototype.task_set.warnings, *self._prototype.warnings)
         self.sandbox = self._prototype.sandbox
         self.verdict_programs = self._prototype.verdict_programs * attempts
 

@@ -161,7 +161,9 @@ class Joint(Environment):
 
     async def reset(self, task: Task, seed: int) -> Observation:
         self._begin(_name(task))
-        return await self._playing.reset(_own(task), seed)
+        first = await self._playing.reset(_own(task), seed)
+        self.folder = self._playing.folder
+        return first
 
     async def step(self, action: Action) -> Step:
         """Have the task's environment react; tools that the recipe gives to all are run here."""

@@ -236,6 +236,7 @@ async def is_restorable(prototype: Environment, tasks: Sequence[Task]) -> bool |
     None without snapshots."""
     if not prototype.restorable:
         return None
+    # Restored into an episode of another task, of which nothing may be left.
     for task, other in zip(tasks, [*tasks[1:], *tasks[:1]], strict=True):
         scripts = [random_script(prototype, task)]
         scripts += [actions for _, actions in oracles(prototype, [task])]

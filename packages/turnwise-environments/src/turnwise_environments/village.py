@@ -189,6 +189,7 @@ class Story:
         self._stream = stream = random.Random(derive("village", name))
         people = stream.sample(PEOPLE, 3)
         self._foods = stream.sample(FOODS, 4)
+        # The fourth food is nobody's: what the last one likes cannot be found by leaving out.
         self.tastes = dict(zip(people, self._foods, strict=False))
         self._places: dict[str, str] = {}
         self._knowing: dict[str, list[str]] = {}

@@ -209,16 +209,11 @@ class Look:
 
     def __call__(self, role: str, name: str, nth: int = 0) -> int:
         """The number of the nth element of this role and name, from 0. Raises LookupError."""
-        found = self.all(role, name)
+        elements = enumerate(self._page.look().elements, start=1)
+        found = [place for place, one in elements if (one.role, one.name) == (role, name)]
         if nth >= len(found):
             raise LookupError(f"there is no {role} {name!r}: {self._page.look().shown()}")
         return found[nth]
-
-    def all(self, role: str, name: str) -> list[int]:
-        elements = enumerate(self._page.look().elements, start=1)
-        return [
-            number for number, element in elements if (element.role, element.name) == (role, name)
-        ]
 
     def valued(self, value: str) -> int:
         """The number of the button or link that sends or leads to this value."""

@@ -28,8 +28,6 @@ from turnwise_judges.settings import (
 )
 
 ANSWERS = "judge.jsonl"
-
-
 Judge = PointwiseJudge | PairwiseJudge | RubricJudge
 
 

@@ -86,7 +86,7 @@ def _comparisons(
     judge: PairwiseJudge, groups: Sequence[Group], count: int, stream: random.Random
 ) -> list[KnownQuestion]:
     pairs = list(_pairs(groups, stream))[:count]
-    swapped = stream.randrange(2)
+    swapped = stream.randrange(2)  # else one place is right more often, of odd numbers
     return [
         _comparison(judge, pair, Better.SECOND if (number + swapped) % 2 else Better.FIRST)
         for number, pair in enumerate(pairs)

@@ -18,7 +18,6 @@ from tests.learning.building import (
     with_one,
 )
 from turnwise.config import LearningConfig
-from turnwise.errors import DataError
 from turnwise.tokens import Image, Segment, Source, Tokens
 from turnwise_judges.preferences.learner import (
     Pair,
@@ -127,11 +126,6 @@ def test_a_gradient_that_is_not_finite_changes_nothing() -> None:
     before = weights(trained.model)
     assert trained.step()["preferences/skipped_updates"] == 1
     assert torch.equal(before, weights(trained.model))
-
-
-def test_a_stage_without_pairs_is_refused() -> None:
-    with pytest.raises(DataError, match="no pair"):
-        learner(load_model(), [])
 
 
 @pytest.mark.long

@@ -136,6 +136,7 @@ def _sets(classes: Classes, identity: str, known: Sequence[Condition]) -> Iterat
     stream = random.Random(derive("inverted", identity))
     kept: list[frozenset[Condition]] = []
     for size in SIZES:
+        # A class of many methods has millions of combinations.
         every = list(itertools.islice(itertools.combinations(known, size), 20 * TRIES))
         for chosen in stream.sample(every, min(TRIES, len(every))):
             if len(kept) < PER_CLASS and _is_sound(classes, chosen):

@@ -126,6 +126,7 @@ class OwnDesk(Desk):
             Action("", "act", (ToolCall(name, arguments),))
             for name, arguments in task.secret["actions"]
         ]
+        # Each answer brings one of the user's sentences, and one more ends the conversation.
         talk = [tell] * (len(task.data["script"]) + 1)
         ends = any(name in self._own_tools.last for name, _ in task.secret["actions"])
         return [talk[0], *calls] if ends else [*calls, *talk]

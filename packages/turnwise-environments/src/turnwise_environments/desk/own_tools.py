@@ -129,6 +129,7 @@ class OwnTools:
         except ToolError as error:
             raise ToolError(f"{name}: {error}") from None
         if after is not None:
+            # In place: the data of a desk is that of its play.
             holder.data.clear()
             holder.data.update(pickle.loads(after))
         if isinstance(text, Refused):

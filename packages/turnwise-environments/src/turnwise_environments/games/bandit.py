@@ -34,6 +34,7 @@ class Bandit(Game):
         self.task_set = TaskSet.of(tasks)
 
     def _task(self, split: Split, number: int) -> Task:
+        # Three parts of one number, so that the names do not tell which of them is risky.
         draw = derive("bandit", split, number)
         first = draw % len(NAMES)
         second = (first + 1 + draw // 7 % (len(NAMES) - 1)) % len(NAMES)

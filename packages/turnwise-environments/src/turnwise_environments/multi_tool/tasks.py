@@ -107,7 +107,7 @@ def made_tasks(
 
 def _belongs(text: str, kind: str, split: Split) -> bool:
     if kind in ("search", "both"):
-        return True
+        return True  # by its towns, of which each split has its own
     return split == ("heldout" if derive("split", text) % 2 else "train")
 
 

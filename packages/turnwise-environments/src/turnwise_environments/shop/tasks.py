@@ -159,6 +159,7 @@ def made_tasks(count: int, products: Sequence[Product]) -> TaskSet:
 def _wanted(product: Product, stream: random.Random) -> Wanted:
     attributes = tuple(stream.sample(product.attributes, stream.randint(1, 2)))
     options = {name: stream.choice(values) for name, values in product.options.items()}
+    # In tens of dollars, as people say it, and always above the product's own price.
     highest = float((product.cents // 1000 + stream.randint(1, 3)) * 10)
     return Wanted(*product.about, attributes, options, highest)
 

@@ -128,6 +128,7 @@ def _variants(
 def _variant(table: Table, stream: random.Random) -> Table:
     """The table with its key as it is: other columns are shuffled, or drawn again where they have a
     value twice."""
+    # The key stays, so that a statement which names one finds its row.
     keys, *columns = (list(column) for column in zip(*table.rows, strict=True))
     drawn: list[list[Any]] = [
         stream.sample(values, len(values))

@@ -18,7 +18,6 @@ from torch import Tensor, nn
 from torch.nn import functional
 
 from turnwise.config import LearningConfig, Recipe
-from turnwise.errors import DataError
 from turnwise.forward.hidden import note_packing
 from turnwise.forward.logprobs import check_supported
 from turnwise.learning.batch import Example, by_length, collate, supervised_examples
@@ -64,7 +63,6 @@ class PreferenceLearner:
 
     `model` is changed in place; as it is now it is the reference, unless a state is loaded.
     Log-probabilities are of logits / temperature, 0 for 1. All ranks are to make the same calls.
-    Raises DataError when there is no pair.
     """
 
     name = "preferences"
@@ -80,8 +78,6 @@ class PreferenceLearner:
         seed: int,
         ranks: Ranks = ALONE,
     ) -> None:
-        if not pairs:
-            raise DataError("there is no pair of trajectories to learn from")
         self.model, self.config, self.learning = model, config, learning
         self.temperature, self.seed, self.steps_done = temperature or 1.0, seed, 0
         self.device = next(model.parameters()).device
