@@ -19,7 +19,7 @@ from environment_playing import (
     verdict_of,
 )
 from turnwise.environments.base import Environment
-from turnwise.environments.derived import guarded
+from turnwise.environments.derived import equipped, guarded
 from turnwise.environments.registry import make_environment
 from turnwise.errors import ConfigError, DataError
 from turnwise.rewards.parts import REWARD_PARTS
@@ -178,6 +178,14 @@ def test_what_a_game_cannot_do_is_told_to_the_agent(name: str) -> None:
 @pytest.mark.parametrize("kind", [Bandit, Doors])
 def test_more_tasks_are_other_data(kind: type[Bandit | Doors]) -> None:
     assert kind(count=1).spec.data_hash != kind(count=2).spec.data_hash
+
+
+def test_a_tool_that_the_recipe_adds_is_no_move() -> None:
+    walk = equipped(LongWalk(length=2, count=2), ["calculate"])
+    doors = equipped(Doors(count=1), ["calculate"])
+    for game, move in ((walk, "go"), (doors, "open")):
+        actions = random_script(game, all_tasks(game)[0])
+        assert {action.calls[0].name for action in actions} == {move}
 
 
 def go(door: str) -> Action:

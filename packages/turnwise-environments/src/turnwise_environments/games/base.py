@@ -15,6 +15,7 @@ from turnwise.environments.base import Environment
 from turnwise.environments.turn_parts import results_of, share
 from turnwise.seeds import derive
 from turnwise.tokens import Source
+from turnwise.tools.tool import tools_of
 from turnwise.types import Action, Observation, Step, Task, ToolCall, Trajectory, Verdict
 from turnwise_environments.progress import changes_of, progress_part
 
@@ -80,7 +81,7 @@ class Game(Environment):
         return Verdict(self._outcome_reward(), won, parts, detail, turns)
 
     def random_actions(self, task: Task, stream: random.Random) -> Sequence[Action]:
-        (tool,) = self.tools()
+        (tool,) = tools_of(self).values()  # without those that a recipe adds
         (name,) = tool.schema["parameters"]["required"]
         return [
             Action("", calls=(ToolCall(tool.name, {name: stream.choice(self._moves(task))}),))
