@@ -104,7 +104,7 @@ def wrong_value(key: str, problem: Mapping[str, Any]) -> ConfigError:
     elif kind == "too_short":
         wanted = f"at least {context['min_length']}"
     else:
-        wanted = _KINDS.get(kind.rpartition("_")[0]) or _KINDS.get(kind.partition("_")[0], "")
+        wanted = _KINDS.get(kind.partition("_")[0], "")
     return ConfigError(
         f"{key} is {problem['input']!r}: {f'give {wanted}' if wanted else problem['msg']}"
     )

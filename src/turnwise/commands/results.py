@@ -31,15 +31,15 @@ def report_tables(report: Mapping[str, Any]) -> list[Table]:
     tables += _reliability_table(parts)
     labels = {label for part in parts.values() for label in part["breakdown"]}
     for label in sorted(labels):
-        values = sorted({value for part in parts.values() for value in part["breakdown"][label]})
+        found = [part["breakdown"].get(label, {}) for part in parts.values()]
+        values = sorted({value for one in found for value in one})
         if len(values) < 2:
             continue
         table = Table(label, title=f"success and tool calls by {label}")
         for name in parts:
             table.add_column(name, justify="right")
         for value in values:
-            cells = [part["breakdown"][label].get(value) for part in parts.values()]
-            table.add_row(value, *(_short(cell) for cell in cells))
+            table.add_row(value, *(_short(one.get(value)) for one in found))
         tables.append(table)
     return tables
 

@@ -19,7 +19,8 @@ OBSERVED = (Source.TOOL, Source.ENVIRONMENT, Source.USER)
 
 def messages_of(row: Mapping[str, Any], decode: Decode) -> list[dict[str, Any]] | None:
     """A trajectory's row (`storage/trajectory_rows.py`) as messages that `conversation_tokens`
-    reads back; None where that cannot be: with malformed turns, images, or several contexts."""
+    reads back; None where that cannot be: with malformed turns, images, several contexts, or a
+    beginning of another trajectory."""
     actions = json.loads(row["actions"])
     if row["images"] or len(row["contexts"]) > 1 or row["first_turn"]:
         return None

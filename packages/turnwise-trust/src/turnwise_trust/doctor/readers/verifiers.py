@@ -97,7 +97,8 @@ def _rollout(episode: Row, trace: Row, step: int) -> Rollout:
 
 
 def _is_truncated(trace: Row, calls: Sequence[Row]) -> bool:
-    """The same as `Trace.is_truncated`: after a call that was cut off an agent may go on."""
+    """Whether a trace was cut off, as `Trace.is_truncated` has it: after a call that was cut off an
+    agent may go on."""
     last = next((one for one in reversed(calls) if not one.get("error")), {})
     return trace.get("stop_condition") in LIMITS or last.get("finish_reason") == "length"
 
