@@ -160,15 +160,23 @@ def test_malformed_calls_say_what_is_wrong() -> None:
     for text, problem in (
         ("<tool_call>\n{nonsense}\n</tool_call><|im_end|>", "tool call 1: invalid json"),
         ('<tool_call>\n{"arguments": {}}\n</tool_call><|im_end|>', "tool call 1: missing name"),
-        ('<tool_call>\n{"name": "lookup", "arguments": [1]}\n</tool_call>', "needs a JSON object"),
+        (
+            '<tool_call>\n{"name": "lookup", "arguments": [1]}\n</tool_call>',
+            "needs a name and a JSON object",
+        ),
+        ('<tool_call>\n{"name": ["a"], "arguments": {}}\n</tool_call>', "needs a name"),
         ('<tool_call>\n{"name": "lookup"', "tool call 1: unclosed block"),
         ("<think>\n</think>\n\n<|im_end|>", "neither a tool call nor an answer"),
+        (f"<tool_call>\n{'[' * 9000}\n</tool_call><|im_end|>", "cannot be read: maximum recurs"),
+        (f"<tool_call>\n{'1' * 5000}\n</tool_call><|im_end|>", "cannot be read: Exceeds the limit"),
     ):
-        action = scaffold.parse(scaffold._encode(text))
+        written = scaffold._encode(text)
+        action = scaffold.parse(written)
         assert action.error is not None, text
         assert problem in action.error
         assert not action.calls
         assert action.answer is None
+        assert scaffold.extend(Observation(action.error, Source.ENVIRONMENT), written)
 
 
 def test_turns_end_where_the_family_ends_them() -> None:

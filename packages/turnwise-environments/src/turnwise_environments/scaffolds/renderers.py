@@ -111,7 +111,10 @@ class RenderersScaffold(ChatScaffold):
     def parse(self, tokens: Sequence[int]) -> Action:
         """Read one model turn: calls, or an answer; else an error."""
         text = self._decode(tokens)
-        parsed = self._parsed(tokens)
+        try:
+            parsed = self._parsed(tokens)
+        except (ValueError, RecursionError) as error:  # numbers and lists that json does not take
+            return malformed(text, "", f"a tool call cannot be read: {first_line(error)}")
         said = parsed.content.strip()
         thought = (parsed.reasoning_content or "").strip()
         if parsed.reasoning_complete is False:
@@ -120,8 +123,10 @@ class RenderersScaffold(ChatScaffold):
             if call.status != "ok":
                 problem = f"tool call {number}: {call.status.value.replace('_', ' ')}"
                 return malformed(text, thought, problem)
-            if not isinstance(call.arguments, dict):
-                return malformed(text, thought, f"tool call {number} needs a JSON object")
+            if not isinstance(call.name, str) or not isinstance(call.arguments, dict):
+                return malformed(
+                    text, thought, f"tool call {number} needs a name and a JSON object"
+                )
             try:
                 check_characters(call.arguments)
             except ValueError as error:
