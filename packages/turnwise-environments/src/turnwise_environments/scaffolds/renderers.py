@@ -124,9 +124,7 @@ class RenderersScaffold(ChatScaffold):
                 problem = f"tool call {number}: {call.status.value.replace('_', ' ')}"
                 return malformed(text, thought, problem)
             if not isinstance(call.name, str) or not isinstance(call.arguments, dict):
-                return malformed(
-                    text, thought, f"tool call {number} needs a name and a JSON object"
-                )
+                return malformed(text, thought, f"tool call {number} needs a name and an object")
             try:
                 check_characters(call.arguments)
             except ValueError as error:
