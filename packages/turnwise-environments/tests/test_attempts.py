@@ -10,6 +10,7 @@ from tests.rollout.playing import TOKENIZER, encode, rolling
 from turnwise.config import RolloutConfig
 from turnwise.environments.base import Environment
 from turnwise.environments.registry import make_environment
+from turnwise.errors import NotSupportedError
 from turnwise.types import Action, Outcome, Trajectory
 from turnwise_environments.attempts import ASKED
 from turnwise_environments.games.doors import Doors
@@ -84,6 +85,15 @@ def test_a_hint_is_the_plan_or_the_environments_own() -> None:
         hint = plan if name == "doors" else f"Not {slip.calls[0].arguments['door']}."
         assert said(steps_of(played(environment, task, slip))[0]) == f"Attempt 2. {hint}"
     assert environment.warnings == ("one record is left out",)
+
+
+class Silent(Doors):
+    oracle = Environment.oracle
+
+
+def test_hints_of_an_environment_that_has_none_are_refused() -> None:
+    with pytest.raises(NotSupportedError, match="Silent has no oracle"):
+        make_environment("attempts", {"name": f"{__file__}:Silent", "memory": "guidance"})
 
 
 @pytest.mark.long

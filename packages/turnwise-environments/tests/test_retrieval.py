@@ -145,7 +145,7 @@ def test_embeddings_are_kept(own: dict[str, Any]) -> None:
         ({"retrieval": "dense", "embedding": ""}, "retrieval dense needs an embedding"),
         ({"retrieval": "bm25"}, "embedding is for retrieval dense or hybrid"),
         ({"retrieval": "dense", "embedding": "none.py:embed"}, "none.py: there is no such file"),
-        ({"retrieval": "dense", "embedding": "json:nothing"}, "json has no function 'nothing'"),
+        ({"retrieval": "dense", "embedding": "json:nothing"}, "json: unknown function 'nothing'"),
         ({"retrieval": "sparse"}, "option 'retrieval'"),
     ],
 )

@@ -51,11 +51,15 @@ class Attempts(Environment):
         attempts: Annotated[int, Range(1)] = 3,
         memory: Memory = "reflection",
     ) -> None:
-        """`name` and `options` are those of the environment that is attempted."""
+        """`name` and `options` are those of the environment that is attempted. Raises
+        NotSupportedError for hints of one that has neither its own nor an oracle."""
         self._prototype = make_environment(name, options)
         self.attempts, self.memory = attempts, memory
         # An attempt is judged before the next one begins, and the verifier reads the secret.
         self._whole = {task.id: task for s in SPLITS for task in self._prototype.tasks(s)}
+        if memory == "guidance" and not isinstance(self._prototype, Guiding):
+            # Said now, and not by the first attempt that fails.
+            self._prototype.oracle(next(iter(self._whole.values())))
         self.shows_images = self._prototype.shows_images
         self.same_splits = self._prototype.same_splits
         self.weaknesses = self._prototype.weaknesses

@@ -9,6 +9,7 @@ import base64
 import os
 from collections.abc import Mapping
 
+from turnwise.errors import ConfigError
 from turnwise.sandbox.base import CodeSandbox
 from turnwise.types import Task
 from turnwise_sandbox.tools.workspace import Entry, Workspace
@@ -22,6 +23,16 @@ PLAIN = ("usr", "bin", "sbin", "lib", "lib32", "lib64", "etc")
 """Folders of the system that a link may lead to: none of them leads back."""
 MOST_LINKS = 40
 """Links on the way to one file, at most; Linux has the same bound."""
+
+
+def check_place(sandbox: CodeSandbox) -> None:
+    """Raise ConfigError for a sandbox whose folder is elsewhere: tasks name files by their path."""
+    tier = sandbox.find_tier()
+    if tier not in ("bubblewrap", "docker"):
+        raise ConfigError(
+            f"sandbox: these tasks need a folder at {ROOT}, which {tier} does not have: install "
+            'bubblewrap, or set sandbox.kind = "docker"'
+        )
 
 
 def leads_out(path: str, entries: Mapping[str, Entry], brought: tuple[str, ...]) -> bool:
@@ -56,6 +67,11 @@ def leads_out(path: str, entries: Mapping[str, Entry], brought: tuple[str, ...])
             place, target = "", "/".join(parts[2:])
         todo += reversed(target.split("/"))
     return not place or any(f"{place}/".startswith(f"{one}/") for one in brought)
+
+
+def is_folder(path: str, entries: Mapping[str, Entry]) -> bool:
+    made = path in entries and entries[path].kind == "folder"
+    return made or any(name.startswith(f"{path}/") for name in entries)
 
 
 def entries(task: Task) -> dict[str, Entry]:

@@ -252,6 +252,7 @@ async def _goes_on(
     whole, second = prototype.fresh(), prototype.fresh()
     one, two = (Play(Trajectory(task, "measured", 0, 0)) for _ in range(2))
     try:
+        # The second one has another task's scene, nothing of which may stay.
         await whole.reset(task.public(), derive("measured", task.id))
         await second.reset(other.public(), derive("measured", other.id))
         for action in script[:MOST_STEPS]:

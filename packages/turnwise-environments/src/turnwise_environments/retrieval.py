@@ -20,7 +20,7 @@ from turnwise.environments.search.corpus import Document
 from turnwise.environments.search.environment import Index, Retrieval
 from turnwise.errors import ConfigError, DataError, first_line
 from turnwise.folders import cache_folder, write_whole
-from turnwise.registry import load_module
+from turnwise.registry import load_function
 from turnwise.tools.bm25 import BM25Index
 from turnwise_environments.common import check_installed
 
@@ -42,8 +42,6 @@ class DenseIndex:
 
     def search(self, query: str, k: int) -> list[int]:
         """Positions of the `k` texts with the highest cosine, best first; equal ones in order."""
-        if k < 1:
-            return []
         asked = _unit(self._embed([query]))
         if asked.shape != (1, self._vectors.shape[1]):
             raise DataError(
@@ -107,11 +105,8 @@ def make_index(
 
 def make_embedder(name: str) -> Embedder:
     """Raises ConfigError for one that is not there, MissingExtraError without the package."""
-    place, colon, function = name.rpartition(":")
-    if colon:
-        found = getattr(load_module(place, "search: embedding"), function, None)
-        if not callable(found):
-            raise ConfigError(f"search: embedding: {place} has no function {function!r}")
+    if ":" in name:
+        found = load_function(name, "search: embedding")
         return Embedder(name, found, found)
     check_installed("sentence-transformers", "dense")
     from sentence_transformers import SentenceTransformer

@@ -281,11 +281,14 @@ def test_files_that_are_broken(tmp_path: Path) -> None:
         with pytest.raises(DataError, match=r"task\.toml: "):
             made(tmp_path, harbor(**{"task.toml": text}))
     write(tmp_path / "other" / "t", TERMINAL_BENCH | {"task.yaml": "difficulty: easy"})
-    with pytest.raises(DataError, match=r"task\.yaml: 'instruction'"):
+    with pytest.raises(DataError, match=r"task\.yaml or .*: 'instruction'"):
         made(tmp_path / "other")
     write(tmp_path / "third" / "t", TERMINAL_BENCH | {"docker-compose.yaml": "services: 3"})
-    with pytest.raises(DataError, match=r"task\.yaml: .*int"):
+    with pytest.raises(DataError, match=r"docker-compose\.yaml: .*int"):
         made(tmp_path / "third")
+    elsewhere = {"kind": "sandbox_fusion", "url": "http://127.0.0.1:9"}
+    with pytest.raises(ConfigError, match=r"a folder at /work/workspace, which .* does not have"):
+        make_environment("harbor", {"folder": str(tmp_path), "sandbox": elsewhere})
     with pytest.raises(ConfigError, match=r"'seconds' is 0: give a value of at least 0\.001"):
         make_environment("harbor", {"folder": str(tmp_path), "seconds": 0})
 

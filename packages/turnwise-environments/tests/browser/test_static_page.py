@@ -137,6 +137,22 @@ def test_requests_and_redirects_without_an_end() -> None:
         StaticPage(Round(), START)
 
 
+def test_what_has_no_form_sends_nothing() -> None:
+    class Bare:
+        def handle(self, request: Request) -> Response:
+            radios = "".join(f'<input type="radio" name="r" value="{n}">' for n in (1, 2))
+            return Response(page("Bare", f"<input>{radios}<button>Go</button><summary>x</summary>"))
+
+    light = StaticPage(Bare(), START)
+    before = light.look().shown()
+    for operation in [("press", 1, "Enter"), ("click", 4), ("press", 4, "Enter"), ("click", 5)]:
+        light.do(*operation)
+        assert light.look().shown() == before
+    light.do("click", 2)
+    light.do("click", 3)
+    assert light.look().shown().count("(checked)") == 1
+
+
 def test_broken_html_is_a_bug() -> None:
     class Broken:
         def handle(self, request: Request) -> Response:

@@ -40,7 +40,16 @@ from turnwise_environments.adapters.dockerfile import (
     read_dockerfile,
 )
 from turnwise_environments.common import identity
-from turnwise_environments.folders import CLEAN, ROOT, entries, leads_out, plain, workspace_of
+from turnwise_environments.folders import (
+    CLEAN,
+    ROOT,
+    check_place,
+    entries,
+    is_folder,
+    leads_out,
+    plain,
+    workspace_of,
+)
 from turnwise_sandbox.artefacts import AUTOMATIC
 from turnwise_sandbox.tools.workspace import MAX_BYTES, Entry, Workspace
 
@@ -173,7 +182,8 @@ def _terminal_bench(place: Path) -> TaskFolder:
         services = yaml.safe_load(read_text(compose))["services"] if compose.is_file() else {}
         several = len(services or ()) > 1
     except (yaml.YAMLError, KeyError, TypeError, RecursionError) as error:
-        raise DataError(f"{place / 'task.yaml'}: {error}") from None
+        told = " ".join(str(error).split())
+        raise DataError(f"{place}: task.yaml or docker-compose.yaml: {told}") from None
     if several:
         raise UnsupportedDockerfile("it needs several containers")
     if not (place / "Dockerfile").is_file():
@@ -226,7 +236,7 @@ def _made(source: TaskFolder, sandbox: CodeSandbox) -> dict[str, Entry]:
     for step in source.dockerfile.steps:
         if step.kind == "copy":
             *patterns, target = step.words
-            if _is_folder(target.strip("/"), workspace.entries):
+            if is_folder(target.strip("/"), workspace.entries):
                 target = f"{target}/"  # a file that is copied to it goes into it
             for path, content, mode in _copied(source.context, (*patterns, target)):
                 workspace.entries[path] = Entry("file", content, mode)
@@ -252,11 +262,6 @@ def _copied(context: Path, words: tuple[str, ...]) -> Iterable[tuple[str, bytes,
                     name = _below(file, path) if path.is_dir() else ("" if whole else file.name)
                     where = "/".join(part for part in (target.strip("/"), name) if part)
                     yield where, _moved_bytes(file.read_bytes()), file.stat().st_mode & 0o777
-
-
-def _is_folder(path: str, entries: Mapping[str, Entry]) -> bool:
-    made = path in entries and entries[path].kind == "folder"
-    return made or any(name.startswith(f"{path}/") for name in entries)
 
 
 def _is_own(path: Path, folder: Path) -> bool:
@@ -353,6 +358,7 @@ class Harbor(Environment):
         """
         limits = Limits(seconds=seconds, cpu_seconds=seconds, memory=1024 * MEBIBYTE)
         self.sandbox = make_sandbox(sandbox, limits)
+        check_place(self.sandbox)
         tasks, left_out = read_tasks(Path(folder).expanduser(), self.sandbox)
         self.weaknesses = [WEAKNESS]
         content = "\n".join(sorted(f"{task.id} {task.secret}" for task in tasks))

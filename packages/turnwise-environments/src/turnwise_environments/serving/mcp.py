@@ -14,9 +14,9 @@ import signal
 import socket
 from collections.abc import AsyncIterator, Callable, Mapping
 from contextlib import asynccontextmanager, contextmanager
-from typing import Any, Literal
+from typing import Any
 
-from turnwise.environments.base import Environment
+from turnwise.environments.base import Environment, Split
 from turnwise.errors import ConfigError, ToolError
 from turnwise.tools.tool import Tool
 from turnwise.types import Action, ToolCall
@@ -44,9 +44,7 @@ class McpClient:
         self.session = Session(offer)
         self._own = {tool.name: tool for tool in (Tool.of(self.begin), Tool.of(self.finish))}
 
-    async def begin(
-        self, task: int, split: Literal["train", "heldout"] = "train", seed: int = 0
-    ) -> Reply:
+    async def begin(self, task: int, split: Split = "train", seed: int = 0) -> Reply:
         """Begin an episode and get its task; call this first. An episode that is under way is given
         up."""
         return await self.session.begin(task, split, seed)

@@ -15,7 +15,6 @@ from typing import Any
 
 from turnwise.config import RolloutConfig
 from turnwise.environments.base import Environment, Split
-from turnwise.environments.tasksets import SPLITS
 from turnwise.errors import ConfigError, ToolError
 from turnwise.rollout.loop import EpisodeEnded, EpisodeLoop
 from turnwise.rollout.runner import within
@@ -183,11 +182,9 @@ class Offer:
     def count(self, split: Split) -> int:
         return len(self.environment.tasks(split))
 
-    def task(self, number: int, split: str) -> Task:
+    def task(self, number: int, split: Split) -> Task:
         """Raises ToolError where there is none."""
-        tasks = next((self.environment.tasks(one) for one in SPLITS if one == split), None)
-        if tasks is None:
-            raise ToolError(f"there is no split {split!r}: write {' or '.join(SPLITS)}")
+        tasks = self.environment.tasks(split)
         if not 0 <= number < len(tasks):
             raise ToolError(
                 f"there is no task {number}: split {split} has {len(tasks)}, numbered from 0"
@@ -236,7 +233,7 @@ class Session:
         """The present episode, or the one before that has ended."""
         return None if self._episode is None else self._episode.trajectory
 
-    async def begin(self, number: int, split: str, seed: int) -> Reply:
+    async def begin(self, number: int, split: Split, seed: int) -> Reply:
         """Begin an episode; one that is under way is given up. Raises ToolError."""
         task = self._offer.task(number, split)
         async with self._beginning:  # of two at once the first would be lost, and run on

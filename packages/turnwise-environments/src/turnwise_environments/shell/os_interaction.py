@@ -30,7 +30,7 @@ from turnwise.sandbox.result import Status
 from turnwise.types import Action, Task, ToolCall
 from turnwise_environments import folders
 from turnwise_environments.common import check_texts, identity
-from turnwise_environments.folders import ROOT, entries, plain, workspace_of
+from turnwise_environments.folders import ROOT, check_place, entries, plain, workspace_of
 from turnwise_sandbox.sandbox import Sandbox
 from turnwise_sandbox.tools.workspace import Entry
 
@@ -67,6 +67,7 @@ class RecordFile(TaskFile):
         """Try them in the sandbox, side by side; what a record came to is cached. `constant` is the
         success of the one answer that is right most often, given to every task at once. Raises
         DataError for a file of which nothing is left."""
+        check_place(sandbox)
         scripts = Path(self.scripts).expanduser()
         drafts, broken = read_each(self.path, lambda record, at: _draft(record, scripts, at))
         with ThreadPoolExecutor(sandbox.settings.concurrency) as pool:

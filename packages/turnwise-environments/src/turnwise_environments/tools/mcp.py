@@ -158,6 +158,7 @@ class McpSession:
             raise self._gone()
         answer: asyncio.Future[str] = asyncio.get_running_loop().create_future()
         self._asked.put_nowait(_Asked(name, dict(arguments), seconds, answer))
+        # The package's own deadline, which says more, comes first.
         done = await _first({self._task, answer}, seconds + 1.0)
         if answer in done:
             return answer.result()

@@ -45,6 +45,7 @@ ARGUMENTS = (
     # Nothing but the gates is ever looked up or spoken to, by no part of the browser.
     "--host-resolver-rules=MAP * ~NOTFOUND , EXCLUDE 127.0.0.1",
     "--webrtc-ip-handling-policy=disable_non_proxied_udp",
+    # A container's /dev/shm is too small for it: pages would crash.
     "--disable-dev-shm-usage",
 )
 
@@ -146,6 +147,7 @@ class ChromiumProcess:
 
         if self._launching is None:
             self._launching = asyncio.Lock()
+        # Without this `bypass` what is on this machine would be reached beside the proxy.
         settings = {"server": f"http://127.0.0.1:{await proxy.open()}", "bypass": "<-loopback>"}
         try:
             for attempt in (1, 2):
@@ -209,6 +211,7 @@ class ChromiumProcess:
                 chromium_sandbox=self._sandbox,
                 args=[*ARGUMENTS, self.marker],
                 timeout=1000 * START_SECONDS,
+                # Signals are the program's, which closes its episodes first.
                 handle_sigint=False,
                 handle_sigterm=False,
                 handle_sighup=False,

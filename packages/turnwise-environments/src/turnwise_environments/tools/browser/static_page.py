@@ -85,7 +85,9 @@ class StaticPage:
         if role == "link":
             self._follow(node.attributes["href"])
         elif role == "section":
-            _toggle(self._parent(node, "details"), "open")
+            details = self._parent(node, "details")
+            if details is not None:
+                _toggle(details, "open")
         elif role == "checkbox":
             _toggle(node, "checked")
         elif role == "radio":
@@ -113,7 +115,7 @@ class StaticPage:
             self._click(number)
         elif node.tag == "input":
             form = self._parent(node, "form")
-            buttons = [one for one in form.walk() if _submits(one)]
+            buttons = [one for one in form.walk() if _submits(one)] if form is not None else []
             if buttons:
                 self._submit(node, buttons[0])
 
@@ -150,6 +152,8 @@ class StaticPage:
 
     def _submit(self, node: Node, button: Node) -> None:
         form = self._parent(node, "form")
+        if form is None:
+            return
         body = urlencode(_sent(form, button))
         target = urljoin(self._history[-1], form.attributes.get("action", ""))
         if form.attributes.get("method", "get").lower() == "post":
@@ -159,15 +163,15 @@ class StaticPage:
             self._go(urlunsplit(urlsplit(target)._replace(query=body, fragment="")))
 
     def _check_radio(self, node: Node) -> None:
-        form = self._parent(node, "form")
-        for one in form.walk():
-            if role_of(one) == "radio" and one.attributes.get("name") == node.attributes["name"]:
+        name, around = node.attributes.get("name"), self._parent(node, "form") or self._root
+        for one in around.walk():
+            if role_of(one) == "radio" and one.attributes.get("name") == name:
                 one.attributes.pop("checked", None)
         node.attributes["checked"] = ""
 
-    def _parent(self, node: Node, tag: str) -> Node:
+    def _parent(self, node: Node, tag: str) -> Node | None:
         around = [one for one in self._root.walk() if one.tag == tag and _contains(one, node)]
-        return around[-1]
+        return around[-1] if around else None
 
 
 def chosen_option(select: Node, number: int, option: str) -> int:
