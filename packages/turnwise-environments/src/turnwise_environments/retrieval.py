@@ -66,7 +66,7 @@ class FusedIndex:
         for index in self._indexes:
             for place, position in enumerate(index.search(query, max(k, FUSION_DEPTH)), start=1):
                 scores[position] += 1.0 / (FUSION_CONSTANT + place)
-        return sorted(scores, key=lambda position: (-scores[position], position))[: max(k, 0)]
+        return sorted(scores, key=lambda position: (-scores[position], position))[:k]
 
 
 def _unit(vectors: np.ndarray) -> np.ndarray:

@@ -205,6 +205,25 @@ async def test_a_result_that_breaks_its_schema_is_infrastructure(stdio: McpServe
         await answer
 
 
+@pytest.mark.parametrize("structured", [True, False])
+async def test_a_result_is_read_wherever_its_text_stands(
+    stdio: McpServer, structured: bool
+) -> None:
+    from mcp_types import CallToolResult, EmbeddedResource, TextResourceContents
+
+    file = EmbeddedResource(resource=TextResourceContents(uri="file:///a", text='{"a": "é"}'))
+    result = CallToolResult(content=[] if structured else [file], structured_content={"a": "é"})
+
+    class Client:
+        async def call_tool(self, *arguments: Any, **options: Any) -> Any:
+            return result
+
+    answer: asyncio.Future[str] = asyncio.get_running_loop().create_future()
+    asked = mcp_tools._Asked("read", {}, 1.0, answer)
+    await mcp_tools.McpSession(stdio)._ask(Client(), asked)
+    assert await answer == '{"a": "é"}'
+
+
 @pytest.mark.slow
 async def test_a_tool_that_hangs_is_infrastructure_and_ends_in_time(stdio: McpServer) -> None:
     async with asyncio.timeout(A_HANG):

@@ -3,9 +3,8 @@
     environment.name="textworld"
     environment.options={ tasks = { rooms = 3, quest_length = 4 }, admissible = true }
 
-Success is to win. A game takes a second or two to make, so made ones are kept in the cache folder
-(`search/cache.py`). Not here: games that TextWorld did not make, which report neither score nor
-end.
+Success is to win. A game takes a second or two to make, so made ones are kept in the cache folder.
+Not here: games that TextWorld did not make, which report neither score nor end.
 """
 
 import random

@@ -67,9 +67,9 @@ class RecordFile(TaskFile):
         """Try them in the sandbox, side by side; what a record came to is cached. `constant` is the
         success of the one answer that is right most often, given to every task at once. Raises
         DataError for a file of which nothing is left."""
-        check_place(sandbox)
         scripts = Path(self.scripts).expanduser()
         drafts, broken = read_each(self.path, lambda record, at: _draft(record, scripts, at))
+        check_place(sandbox)
         with ThreadPoolExecutor(sandbox.settings.concurrency) as pool:
             tried = list(pool.map(lambda draft: _kept(draft, sandbox), drafts))
         tasks, left_out = kept(tried, self.path, "tasks")

@@ -13,6 +13,7 @@ infrastructure. Not here: resources, prompts and sampling; a server's state, whi
 
 import asyncio
 import contextlib
+import json
 import os
 import shutil
 import threading
@@ -217,6 +218,8 @@ class McpSession:
                 asked.name, asked.arguments, read_timeout_seconds=asked.seconds
             )
             text = "\n".join(_text(part) for part in result.content)
+            if not text and result.structured_content is not None:
+                text = json.dumps(result.structured_content, ensure_ascii=False)
             failed = ToolError(text or "the tool failed") if result.is_error else None
         except mcp.MCPError as error:
             agents = error.code in (INVALID_PARAMS, METHOD_NOT_FOUND)
@@ -299,8 +302,8 @@ async def _schemas(client: Any) -> list[dict[str, Any]]:
 
 
 def _text(part: Any) -> str:
-    """A part of a result as text; a note for images and the like."""
-    text = getattr(part, "text", None)
+    """A part of a result as text, also a file's that is in it; a note for images and the like."""
+    text = getattr(getattr(part, "resource", part), "text", None)
     return text if isinstance(text, str) else f"[{part.type}: no text]"
 
 

@@ -6,7 +6,7 @@
         ...
 
 After each call the agent gets the page as it is then. Pages of other people are in no snapshot: an
-environment that makes its own pages can be restored (`environments/web.py`).
+environment that makes its own pages can be restored (`web.py`).
 """
 
 from typing import Any, Literal, Protocol
