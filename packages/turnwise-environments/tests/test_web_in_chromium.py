@@ -33,7 +33,7 @@ def real(kind: type[WebEnvironment], **options: Any) -> Any:
 
 
 def kill(browser: Browser) -> None:
-    (pid,) = marked(browser.marker)
+    (pid,) = marked(browser._process.marker)
     os.kill(pid, signal.SIGKILL)
 
 
@@ -52,7 +52,7 @@ def test_the_same_as_plain_pages() -> None:
         assert [play.seen for play in plays[1]] == [play.seen for play in plays[0]]
         assert success(plays[1][: len(known)]) == 1
         chromium._browser.close()
-        assert marked(chromium._browser.marker) == []
+        assert marked(chromium._browser._process.marker) == []
 
 
 @pytest.mark.long
@@ -146,4 +146,4 @@ def test_a_browser_that_dies_in_an_action_leaves_one_episode_ungraded(
     assert before.outcome == after.outcome == Outcome.SUCCESS
     assert made._browser._process.number == 2
     made._browser.close()
-    assert marked(made._browser.marker) == []
+    assert marked(made._browser._process.marker) == []

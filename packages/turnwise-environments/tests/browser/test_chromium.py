@@ -63,7 +63,7 @@ def on_page(browser: Browser, work: Callable[[BrowserPage], Any], **sites: Any) 
 
 
 def kill(browser: Browser) -> None:
-    for pid in marked(browser.marker):
+    for pid in marked(browser._process.marker):
         os.kill(pid, signal.SIGKILL)
 
 
@@ -220,7 +220,7 @@ def test_a_killed_browser_is_infrastructure_and_the_next_page_has_a_new_one() ->
         page, other = [await browser.open({HOST: Deadly()}) for _ in range(2)]
         await page.act("goto", START)
         await other.act("goto", START)
-        before = marked(browser.marker)
+        before = marked(browser._process.marker)
         assert len(before) == 1, "one process for all pages"
         assert not page.lost
         with pytest.raises(InfrastructureError, match="browser: "):
@@ -231,7 +231,7 @@ def test_a_killed_browser_is_infrastructure_and_the_next_page_has_a_new_one() ->
         with pytest.raises(InfrastructureError, match="it is gone"):
             await other.act("read")
         await third.act("goto", START)
-        assert marked(browser.marker) != before
+        assert marked(browser._process.marker) != before
         for one in (page, other, third):
             await one.close()
             await one.close()
@@ -239,7 +239,7 @@ def test_a_killed_browser_is_infrastructure_and_the_next_page_has_a_new_one() ->
     with opened() as browser:
         asyncio.run(work())
         browser.close()
-        assert marked(browser.marker) == []
+        assert marked(browser._process.marker) == []
         on_page(browser, lambda page: page.act("goto", START), forms_test=Everything())
 
 
@@ -259,7 +259,7 @@ import asyncio, os
 from turnwise_environments.tools.browser.chromium import Browser
 browser = Browser(seconds=120.0)
 page = asyncio.run(browser.open())
-print(browser.marker, flush=True)
+print(browser._process.marker, flush=True)
 {ending}
 """
     done = subprocess.run(

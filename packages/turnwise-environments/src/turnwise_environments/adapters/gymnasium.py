@@ -114,9 +114,6 @@ class Gymnasium(Replayed):
 
         self._game.unwrapped.np_random = numpy.random.default_rng(seed)
 
-    def _outcome_reward(self) -> float:
-        return 0.0 if self._turn_rewards else float(self._played.won)
-
     def _succeeded(self, terminated: bool) -> bool:
         if isinstance(self.success, str):
             return terminated == (self.success == "terminated")

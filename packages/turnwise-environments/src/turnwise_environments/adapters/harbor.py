@@ -153,9 +153,7 @@ def _harbor(place: Path) -> TaskFolder:
         raise UnsupportedDockerfile("it needs several containers")
     if verifier.get("environment") or verifier.get("environment_mode") == "separate":
         raise UnsupportedDockerfile("it is judged in an environment of its own")
-    if not (place / "environment" / "Dockerfile").is_file():
-        raise UnsupportedDockerfile("it has no Dockerfile")
-    dockerfile = read_dockerfile(read_text(place / "environment" / "Dockerfile"))
+    dockerfile = read_dockerfile(_needed(place / "environment" / "Dockerfile"))
     dockerfile.variables |= building
     dockerfile.workdir = str(settings.get("workdir") or dockerfile.workdir)
     return TaskFolder(
@@ -186,13 +184,11 @@ def _terminal_bench(place: Path) -> TaskFolder:
         raise DataError(f"{place}: task.yaml or docker-compose.yaml: {told}") from None
     if several:
         raise UnsupportedDockerfile("it needs several containers")
-    if not (place / "Dockerfile").is_file():
-        raise UnsupportedDockerfile("it has no Dockerfile")
     run = {"run-tests.sh": _needed(place / "run-tests.sh").encode()}
     return TaskFolder(
         name=place.name,
         instruction=instruction,
-        dockerfile=read_dockerfile(read_text(place / "Dockerfile")),
+        dockerfile=read_dockerfile(_needed(place / "Dockerfile")),
         context=place,
         tests=_files(place / "tests", "") | run,
         script="run-tests.sh",

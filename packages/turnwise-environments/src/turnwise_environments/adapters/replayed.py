@@ -58,7 +58,7 @@ class Replayed(Environment):
     _game: Any = None
     """The game, between `_begin` and `_end`."""
     _turn_rewards: bool = True
-    """Whether the game's rewards are those of the turns."""
+    """Whether the game's rewards are those of the turns; else the verdict's is 1 if it is won."""
     _live: bool = False
     """Whether the game stands where `_played` does; not after a restore."""
 
@@ -134,7 +134,8 @@ class Replayed(Environment):
         played = self._played
         parts = {"won": float(played.won), "over": float(played.over)}
         detail = f"{len(played.done)} actions, return {played.reward:g}"
-        return Verdict(self._outcome_reward(), played.won, parts, detail)
+        reward = 0.0 if self._turn_rewards else float(played.won)
+        return Verdict(reward, played.won, parts, detail)
 
     def random_actions(self, task: Task, stream: random.Random) -> Sequence[Action]:
         del task
@@ -159,9 +160,6 @@ class Replayed(Environment):
     async def close(self) -> None:
         self._live = False
         await in_thread(self._end)
-
-    def _outcome_reward(self) -> float:
-        return 0.0
 
     def _replay(self) -> None:
         wanted = self._played

@@ -93,11 +93,6 @@ class Browser:
             raise
         return page
 
-    @property
-    def marker(self) -> str:
-        """An argument that Chromium's process has and no other, to find it by."""
-        return self._process.marker
-
     def close(self) -> None:
         """End Chromium and what came with it. Idempotent, bounded; the next page starts another."""
         self._process.end()
@@ -107,6 +102,7 @@ class ChromiumProcess:
     """The thread, and in it Playwright and Chromium."""
 
     def __init__(self, program: str, sandbox: bool) -> None:
+        # An argument that this Chromium's process has and no other, to find it by.
         self.marker = f"--turnwise-browser={secrets.token_hex(8)}"
         self._program, self._sandbox = program, sandbox
         self._guard = threading.Lock()

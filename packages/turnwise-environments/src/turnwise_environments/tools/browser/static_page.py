@@ -30,6 +30,9 @@ MOST_REDIRECTS = 20
 class StaticPage:
     """A page of one site, and the way that led to it."""
 
+    lost = False
+    """A plain page has no process that could die."""
+
     def __init__(self, site: Site, url: str) -> None:
         """`url` is the address of the first page, whole."""
         self._site = site
@@ -37,11 +40,6 @@ class StaticPage:
         self._title, self._root = "", Node("html")
         self._view: View | None = None
         self._go(url)
-
-    @property
-    def lost(self) -> bool:
-        """Always False: a plain page has no process that could die."""
-        return False
 
     def do(self, operation: str, *arguments: Any) -> None:
         """click(number), fill(number, text), select(number, option), press(number, key), back(),
@@ -170,7 +168,8 @@ class StaticPage:
         node.attributes["checked"] = ""
 
     def _parent(self, node: Node, tag: str) -> Node | None:
-        around = [one for one in self._root.walk() if one.tag == tag and _contains(one, node)]
+        found = (one for one in self._root.walk() if one.tag == tag)
+        around = [one for one in found if any(inner is node for inner in one.walk())]
         return around[-1] if around else None
 
 
@@ -280,7 +279,3 @@ def _toggle(node: Node, attribute: str) -> None:
         del node.attributes[attribute]
     else:
         node.attributes[attribute] = ""
-
-
-def _contains(outer: Node, node: Node) -> bool:
-    return any(one is node for one in outer.walk())
