@@ -203,8 +203,7 @@ class Tokens:
 
     @property
     def spans(self) -> list[slice]:
-        """The place of each context: what the model read before a token is what stands between the
-        beginning of the token's context and it."""
+        """The place of each context; before a token the model read those before it in its own."""
         starts = self.contexts[:, 0].tolist()
         return [
             slice(start, end) for start, end in zip(starts, [*starts[1:], len(self)], strict=True)

@@ -324,6 +324,7 @@ class Trajectory:
         shown = [self.prompt]
         for turn in self.turns:
             if turn.action.summary:
+                # The summary's state, and the one that the turn after it goes on from.
                 shown[-1:] = [f"{shown[-1]}\n(to be summed up)", shown[-1]]
                 continue
             observation = turn.step.observation if turn.step is not None else None
@@ -386,8 +387,7 @@ class Group:
     baseline_rollouts: tuple[Trajectory, ...] = ()
     """Episodes that were played to judge the members by: never trained on, in no statistic."""
     oversampled: tuple[Trajectory, ...] = ()
-    """Episodes begun in excess, and cancelled or too late when there were enough members: never
-    trained on."""
+    """Episodes in excess, cancelled or late when there were enough members: never trained on."""
 
     def __repr__(self) -> str:
         """A short text, as for `Tokens`."""

@@ -41,6 +41,7 @@ def whiten(batch: list[list[Credit]], groups: Groups) -> list[list[Credit]]:
     )
     mean = float(sampled.mean()) if len(sampled) else 0.0
     scale = float(np.sqrt(sampled.var() + WHITENING_FLOOR)) if len(sampled) else 1.0
+    # Not by the variance, which rounding may leave above 0 where all are equal.
     equal = len(sampled) < 2 or sampled.min() == sampled.max()
     return [
         [

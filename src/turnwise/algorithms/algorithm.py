@@ -17,7 +17,6 @@ class Algorithm:
 
     name: str
     source: str
-    """Paper."""
     estimator: str = "grpo"
     """Rewards of a batch -> advantages."""
     whitening: bool = False
@@ -28,7 +27,6 @@ class Algorithm:
     aggregation: str = "sequence_mean_token_mean"
     """Numbers of trained tokens of a batch's sequences -> the weight of each one's token losses."""
     group_filter: str = "none"
-    """Filter of the groups of the batch."""
     trajectory_filter: str = "none"
     """Filter of the trajectories of the loss; the others stay in the baseline."""
     reward_shaping: str = "none"
@@ -119,13 +117,12 @@ class Algorithm:
         return bool(regularised) or ranked or not self.has_trait("objective", Trait.BY_ADVANTAGE)
 
     def has_trait(self, choice: str, trait: Trait) -> bool:
-        """Whether the part that was chosen has a trait."""
         return trait in self.part(choice).traits
 
 
 COEFFICIENTS = {
     entry.name: Number(getattr(Algorithm, entry.name), entry.metadata.get("low", 0.0))
     for entry in fields(Algorithm)
-    if entry.type is float
+    if entry.type is float  # a class and no text, as annotations are not postponed here
 }
 """Numbers that belong to no part."""

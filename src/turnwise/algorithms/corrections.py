@@ -6,8 +6,7 @@ rho = pi_old / mu. A correction gives each trained token a weight without gradie
 loss is multiplied; a rejected token has weight 0 and stays in the denominators.
 
 `bypass` is the choice of no weight: the ratio of the objective is then pi / mu, which is the whole
-correction by itself. With any other choice that ratio is pi / pi_old. So nothing is corrected
-twice.
+correction by itself. With any other it is pi / pi_old. So nothing is corrected twice.
 """
 
 from dataclasses import dataclass
@@ -58,6 +57,7 @@ def masked(
 ) -> "Tensor":
     """rho where low <= rho <= high, else 0 (MIS with 0.5 and 2; IcePop with 0.5 and 5)."""
     rho = _exp(staleness.log_rho)
+    # NaN is neither below nor above.
     return rho.masked_fill((rho < rho_low) | (rho > rho_high) | rho.isnan(), 0.0)
 
 

@@ -132,7 +132,7 @@ class EstimatorInput:
         ends = self.turn_ends
         if self.turn_rewards is not None:
             _no_more_than(self.turn_rewards, len(ends))
-            for end, reward in zip(ends, self.turn_rewards, strict=False):
+            for end, reward in zip(ends, self.turn_rewards, strict=False):  # those beyond are 0
                 if end < 0 and reward:
                     raise ValueError("a turn in which the policy sampled nothing has a reward")
                 rewards[end] += reward
@@ -169,7 +169,6 @@ Estimator = Callable[..., list[list[Credit]]]
 
 
 def _each(credit: Callable[[Sequence[EstimatorInput], dict[str, Any]], list[Credit]]) -> Estimator:
-    """Each group by itself, with the numbers."""
     return lambda groups, **numbers: [credit(group, numbers) for group in groups]
 
 

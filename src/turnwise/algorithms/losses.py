@@ -49,8 +49,7 @@ class TokenLosses:
     losses: "Tensor"
     """float32[n], weighted: their sum over the optimizer batch is the loss."""
     weights: "Tensor"
-    """float32[n], without gradient: aggregation weight times the token filter's scale times the
-    correction's weight."""
+    """float32[n], without gradient: aggregation weight times filter's scale times correction's."""
     sums: dict[str, float]
     maxima: dict[str, float]
     minima: dict[str, float]
@@ -82,8 +81,7 @@ def policy_loss(tokens: TrainedTokens, algorithm: Algorithm) -> TokenLosses:
     """weight (correction (loss_scale objective + kl_penalty KL(old || policy)) + kl_coefficient
     divergence - entropy_coefficient H) per token.
 
-    The KL term is GRPO's (arXiv 2402.03300), equation 3. Raises ValueError without the numbers it
-    needs.
+    The KL term is GRPO's (arXiv 2402.03300), equation 3. ValueError without the numbers it needs.
     """
     import torch
 

@@ -227,10 +227,12 @@ class PartRegistry(Registry[Part]):
         found, of_wings = super().get(name), self._known()
         if name not in of_wings:
             return found
+        # Loaded by its address, a wing's part has that as its name.
         return replace(found, name=name, description=of_wings[name].description)
 
     def _find_declared(self, name: str) -> Part | None:
         """The core's part of that name, imported if need be; None where there is none."""
+        # A name with a colon is of a user's own file or module: nothing is imported to look for it.
         while name not in self._declared and ":" not in name and self._modules:
             module = import_module(f"turnwise.{self._modules.pop(0)}")
             for value in vars(module).values():

@@ -56,9 +56,8 @@ def length_adaptive_gae(
 
 @_of_a_critic("turn_gae", "advantage estimation over turns (arXiv 2512.17008)")
 def turn_gae(episode: EstimatorInput, discount: Share = 1.0, decay: Share = 1.0) -> Credit:
-    """Every turn in which something was sampled is a step: its value is the one at its first
-    sampled token, where alone the critic is trained, and its tokens share one advantage (Turn-PPO,
-    arXiv 2512.17008)."""
+    """Each turn with sampled tokens is a step: its value is that at its first one, where alone the
+    critic is trained, and its tokens share one advantage (Turn-PPO, arXiv 2512.17008)."""
     starts = episode.turn_starts
     acted = starts >= 0
     values = _values(episode)[starts[acted]]
@@ -80,8 +79,7 @@ def bilevel_gae(
     at its last one as the only reward.
 
     Source: VAGEN (arXiv 2510.16907) and RAGEN (arXiv 2504.20073). Turn ends come from turn ids, not
-    from rewards as in the published code; the turn's value is that at its last sampled token, as
-    there.
+    from rewards as in the published code; as there, a turn's value is its last sampled token's.
     """
     ends = episode.turn_ends
     acted = ends >= 0

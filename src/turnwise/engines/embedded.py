@@ -188,6 +188,7 @@ class EmbeddedEngine:
             return
         self._routing.begin(holder, prepared.sampling)
         holder.begin(prompt if images is None else images.history)
+        # A model's own caches cannot be cut back to the tokens that the new prompt begins with.
         if holder.length:
             holder.length = self.runner.cache.usable(run_of(holder), holder.length)
         holder.images = images

@@ -72,6 +72,7 @@ def recomputes_alike(model: nn.Module) -> bool:
 def _recomputing(
     settings: Any,
 ) -> tuple[AbstractContextManager[None], AbstractContextManager[None]]:
+    # Asked for when a layer is first computed: its attention function then is the one named here.
     return nullcontext(), _named(settings, settings._attn_implementation)
 
 

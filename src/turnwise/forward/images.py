@@ -47,6 +47,7 @@ Layout = Callable[[str, int, Mapping[str, Any]], str]
 def _in_tiles(token: str, count: int, inputs: Mapping[str, Any]) -> str:
     """An image that was cut up: its tiles, row by row, and then all of it."""
     rows, columns = int(inputs["rows"][0][0]), int(inputs["cols"][0][0])
+    # The whole image, in small, has as many features as each of its tiles.
     own, around = token * (count // (rows * columns + 1)), "<fake_token_around_image>"
     tiles = "".join(
         "".join(f"{around}<row_{r}_col_{c}>{own}" for c in range(1, columns + 1)) + "\n"

@@ -274,6 +274,7 @@ entropies = partial(by_layer, _entropies)
 
 
 _found: WeakKeyDictionary[Any, float] = WeakKeyDictionary()
+"""The factor of each model, kept since it takes passes to find."""
 
 
 def logit_factor(base: Any) -> float:

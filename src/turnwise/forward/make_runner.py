@@ -156,6 +156,7 @@ def _parts(length: int) -> list[slice]:
     single = min(SINGLE, length - added - 1)
     ends = [length - single - added, length - single, *range(length - single + 1, length + 1)]
     starts = [0, *ends]
+    # `starts` has the last end too; and two ends are the same where nothing is added.
     return [slice(*pair) for pair in zip(starts, ends, strict=False) if pair[0] < pair[1]]
 
 

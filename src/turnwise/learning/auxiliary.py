@@ -66,9 +66,8 @@ def demonstration_terms(
 
 
 def observed_tokens(tokens: Tokens) -> NDArray[np.bool_]:
-    """bool[n]: replies of tools and environment to actions that were sampled in this trajectory.
-    What a branch or a context has from the one before is left out, since it is trained there, and
-    so is what stands for an image."""
+    """bool[n]: replies of tools and environment to actions that were sampled in this trajectory,
+    less images and what a branch or a context has from the one before, which is trained there."""
     own = np.isin(tokens.turn, tokens.turn[tokens.mask]) & ~tokens.copied & ~tokens.image_mask
     observed: NDArray[np.bool_] = own & np.isin(tokens.source, OBSERVATIONS)
     return observed

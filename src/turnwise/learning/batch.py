@@ -114,6 +114,7 @@ def loss_mask(tokens: Tokens, mask_observations: bool) -> NDArray[np.bool_]:
     exists only to show the harm. Images are never trained."""
     if mask_observations:
         return tokens.mask
+    # Copies are left out: they are trained where they were copied from.
     observed: NDArray[np.bool_] = np.isin(tokens.source, OBSERVATIONS) & ~tokens.copied
     trained: NDArray[np.bool_] = tokens.mask | (observed & ~tokens.image_mask)
     return trained
@@ -123,11 +124,8 @@ def policy_examples(
     groups: Sequence[Group], credits: Credits, algorithm: Algorithm, mask_observations: bool
 ) -> list[Example]:
     """The weighted examples of an optimizer batch's trained trajectories; the others are in no
-    denominator.
-
-    Each context is an example, and a trajectory one sequence for the weights. Raises KeyError for a
-    trained trajectory without an advantage.
-    """
+    denominator. Each context is an example, and a trajectory one sequence for the weights. Raises
+    KeyError for a trained trajectory without an advantage."""
     examples = [
         _policy_contexts(member, credits.advantages[member.id], mask_observations)
         for group in groups
@@ -210,8 +208,7 @@ def own_micro_batches(
 def by_length(
     rows: Iterable[Row], length: Callable[[Row], int], tokens_per_micro_batch: int
 ) -> Iterator[list[Row]]:
-    """Rows, the shortest first, in micro-batches of at most that many padded tokens; a longer one
-    is alone, and those of length 0 are left out."""
+    """Rows, the shortest first, cut as `pack` cuts examples; those of length 0 are left out."""
     current: list[Row] = []
     for row in sorted(rows, key=length):
         # In ascending order the newest is the longest, to which all are padded.
@@ -245,6 +242,7 @@ def collate(examples: Sequence[Example], device: torch.device) -> MicroBatch:
         pieces = [array[example.trained] for array, example in zip(arrays, examples, strict=True)]
         return torch.from_numpy(np.concatenate(pieces)).to(device)
 
+    # A token filter treats all examples of an optimizer batch, or there is none.
     scales = [example.loss_scale for example in examples if example.loss_scale is not None]
     penalties = [example.kl_penalty for example in examples if example.kl_penalty is not None]
     return MicroBatch(
@@ -319,7 +317,7 @@ def _contexts(
     """One example for each context, cut after the last trained token."""
     examples = []
     for span in tokens.spans:
-        trained = mask[span].copy()
+        trained = mask[span].copy()  # a slice is a view of the caller's mask
         # Nothing predicts a context's first token.
         trained[:1] = False
         end = int(np.flatnonzero(trained)[-1]) + 1 if trained.any() else 0

@@ -38,6 +38,7 @@ class Certainty:
         """Mean entropy of the policy at sampled tokens, as a share of log V; 0 for none. Its
         negative is the reward of RENT (arXiv 2505.22660) and of EM-RL (arXiv 2505.15134)."""
         size = self.model.get_input_embeddings().weight.shape[0]
+        # Rounding may lead beyond either end.
         return min(1.0, max(0.0, self._mean(trajectory, entropies) / math.log(size)))
 
     def self_certainty(self, trajectory: Trajectory) -> float:

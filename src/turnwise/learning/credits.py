@@ -46,9 +46,8 @@ class Credits:
 
 
 def estimate(groups: Sequence[Group], signals: Signals, algorithm: Algorithm) -> Credits:
-    """The algorithm's estimate for every graded trajectory. Whitening is by those that the
-    algorithm's filters keep, and of these alone. Raises ValueError for a NaN or infinite reward,
-    naming the trajectory."""
+    """The algorithm's estimate for every graded trajectory; whitening is by and of those alone that
+    its filters keep. Raises ValueError for a NaN or infinite reward, naming the trajectory."""
     trained = selected(groups, algorithm)
     batch = [estimator_inputs(group, signals) for group in groups]
     credits = algorithm.call("estimator", batch)
@@ -92,6 +91,7 @@ def _input(
             mask=member.tokens.mask,
             turn_rewards=member.turn_rewards,
             token_rewards=measured.token_rewards,
+            # A token that was sampled first in its context has no value, and is not trained.
             values=None if measured.values is None else np.nan_to_num(measured.values),
             states=member.states,
             parts=member.verdict.parts,
@@ -111,6 +111,7 @@ def _input(
 
 def _baseline(group: Group) -> float | None:
     """The greedy episode's reward beside the group: NaN without a grade, None without one."""
+    # Those with a parent go on from before a member's turn: `_turn_values`.
     rewards = [episode.reward for episode in group.baseline_rollouts if episode.parent is None]
     if not rewards:
         return None
@@ -135,7 +136,6 @@ def _whitened(
     groups: Sequence[Group],
     trained: frozenset[TrajectoryId],
 ) -> list[list[Credit]]:
-    """Whiten the credits of the trained trajectories, by these alone."""
     wanted = [[member.id in trained for member in group.graded] for group in groups]
     chosen = whiten(
         [list(compress(row, keep)) for row, keep in zip(credits, wanted, strict=True)],

@@ -163,12 +163,10 @@ class Steps(Protocol):
     """The beginning of its metrics' names; they have a loss and `skipped_updates`."""
 
     @property
-    def steps_done(self) -> int:
-        """The number of steps that are done."""
+    def steps_done(self) -> int: ...
 
     @property
-    def finished(self) -> bool:
-        """Whether all steps are done."""
+    def finished(self) -> bool: ...
 
     def step(self) -> dict[str, float]:
         """One update; returns its metrics."""

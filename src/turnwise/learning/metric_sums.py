@@ -24,8 +24,7 @@ class GradientNoise:
     An update's gradient is the sum of those of n groups, whose tasks and trajectories are drawn
     independently. With S = sum_i |g_i|^2 and g = sum_i g_i, the trace of the covariance of g is
     estimated without bias by (S - |g|^2 / n) n / (n - 1), and the square of its expectation by
-    |g|^2 less that. Of several ranks each holds what it has of the gradients, and all make the same
-    calls.
+    |g|^2 less that. Each of several ranks holds its part of the gradients; all make the same calls.
     """
 
     def __init__(self, parameters: Sequence[Tensor], ranks: Ranks = ALONE) -> None:
@@ -35,7 +34,8 @@ class GradientNoise:
 
     def add(self) -> None:
         """Count what was added to the gradients since the last call as one group's."""
-        # Zeros for none: a group may lack what gives a weight its gradient, such as an expert.
+        # A copy, as `grad` adds up in place; and zeros for none: a group may lack what gives a
+        # weight its gradient, such as an expert.
         now = [
             (torch.zeros_like(one) if one.grad is None else one.grad).detach().float().clone()
             for one in self._parameters
@@ -46,11 +46,7 @@ class GradientNoise:
 
     def metrics(self, groups: int) -> dict[str, float]:
         """The variance of the gradient, and the square of what is signal in it, which may come out
-        negative.
-
-        Of an update of `groups` groups, where one never added had a gradient of 0; nothing for
-        fewer than 2.
-        """
+        negative; nothing for fewer than 2 groups. One never added had a gradient of 0."""
         if groups < 2 or self._before is None:
             return {}
         total = self._square(self._before)

@@ -3,8 +3,7 @@
 Every learner moves its weights here. Weights in bfloat16 have about three digits, and an update of
 RL changes the sixth: added to them it is lost. So each has a master in float32, which is what
 AdamW moves; the model's own weight is the master, rounded. Gradients are summed in float32 as well.
-Where several ranks have parts of a weight, these are its masters, and it is rounded when it is put
-together.
+Ranks that have parts of a weight have its master's parts, rounded when they are put together.
 """
 
 import math
@@ -123,6 +122,7 @@ class Optimizer:
     def apply(self) -> UpdateStats:
         """Clip the accumulated gradient, move the weights, clear the gradient. With a norm that is
         not finite, weights and state stay exactly as they were."""
+        # First, since masters in another memory get copies of the gradients.
         self._ranks.sum_gradients(gradients_of(self.parameters))
         for parameter, master in zip(self.parameters, self._masters, strict=True):
             if master is not parameter and parameter.grad is not None:
@@ -242,7 +242,6 @@ def trained_parameters(model: nn.Module) -> list[nn.Parameter]:
 
 
 def gradients_of(weights: Iterable[Tensor]) -> list[Tensor]:
-    """The gradients of the weights that have one."""
     return [weight.grad for weight in weights if weight.grad is not None]
 
 

@@ -9,8 +9,7 @@ compared with the model's own forward pass over each history alone.
 The fixed bound is for faults: wrong positions, boundaries, padding, caches. Rounding of a type is a
 part of each number, so a model with large logits, as very certain ones have, may be beyond the
 bound in bfloat16 without a fault. Where something computes in it, a few times the rounding of the
-model's own pass over the same histories are allowed. A fault is not proportional to rounding, and
-is larger as well where logits are.
+model's own pass over the same histories are allowed, to which a fault is not proportional.
 """
 
 import asyncio
@@ -108,6 +107,7 @@ async def check_parity(
     furthest = max(found.learner, found.engine)
     if furthest <= bound:
         return found, bound
+    # Only now, as it takes two more passes over each history.
     rounding = measure_rounding(model, histories) if rounded else 0.0
     explained = furthest <= ROUNDINGS * rounding
     if explained and not strict:
@@ -186,6 +186,7 @@ async def _play(engine: Engine, model: nn.Module, longest: int) -> list[Played]:
     for name, prompt in prompts.items():
         seen = [ordinary_tokens(base, observed, next(seeds)) for _ in range(TURNS - 1)]
         histories.append(Played(name, prompt, seen))
+    # In the last turn every session is new: its whole history is prefilled at once.
     for turns in (range(TURNS - 1), range(TURNS - 1, TURNS)):
         for each in histories:
             engine.open(each.name)

@@ -140,8 +140,7 @@ class PolicyLearner:
 
         A share in which nothing can be trained on makes no update; one whose loss or gradient is
         not finite changes nothing and is named in `problems`. Metrics that nothing was measured for
-        are absent. With `measure_variance` the first gradient is computed group by group, for
-        `GradientNoise`.
+        are absent. With `measure_variance` the first gradient is made by groups (`GradientNoise`).
         """
         prepare_for_training(self.model)
         count = self.config.updates_per_step
@@ -174,6 +173,7 @@ class PolicyLearner:
             totals.add(sums)
             if noise is not None:
                 measured = noise.metrics(len(part))
+        # Each rank has filled in the numbers of the rows that it computed.
         tokens = together(self._ranks.gather(tokens))
         told = {
             "policy/skipped_updates": float(len(problems)),
@@ -223,11 +223,13 @@ class PolicyLearner:
         """One share's weighted examples, less those whose gradient is exactly zero."""
         masked = self.config.mask_observations
         examples = policy_examples(groups, credits, self.algorithm, masked)
+        # They have their weights by now: what is left out here stays in the denominators.
         examples = [e for e in examples if e.trained.any()]
         if not self.algorithm.has_terms_without_advantage:
             examples = [e for e in examples if e.advantage[e.trained].any()]
         if not self.config.mask_observations or self.algorithm.correction != BYPASS:
             examples = self._rescored(examples)
+        # Last, since it ranks tokens by the old log-probabilities.
         return apply_token_filter(examples, self.algorithm)
 
     def _rescored(self, examples: Sequence[Example]) -> list[Example]:
@@ -246,6 +248,7 @@ class PolicyLearner:
                 behaviour = np.where(member.sampled, member.behaviour_logprob, now)
                 old = behaviour if self.algorithm.correction == BYPASS else now
                 scored.append(replace(member, behaviour_logprob=behaviour, old_logprob=old))
+        # Each rank has scored some, and all need all: the next pass deals them out anew.
         return [example for own in self._ranks.gather(scored) for example in own]
 
     def _update_once(
@@ -264,6 +267,7 @@ class PolicyLearner:
         problems += [self._add_gradient(term, own) for term in terms]
         if other is not None:
             problems.append(other())
+        # A problem of one rank's is everyone's: all move, or none does.
         gathered = self._ranks.gather((own, problems))
         sums = MetricSums.of_update([sums for sums, _ in gathered])
         problem = next((one for _, problems in gathered for one in problems if one), "")

@@ -125,11 +125,8 @@ def own_batches(
     cut: Callable[[list[Row]], Iterable[list[Row]]],
 ) -> list[tuple[list[Row], bool]]:
     """Cut this rank's rows into as many micro-batches as the rank with most has; ranks that compute
-    rows together have the same.
-
-    Each comes with whether it counts: False for the cheapest of all rows, without weight, where a
-    rank has none left.
-    """
+    rows together have the same. Each comes with whether it counts: False for the cheapest of all
+    rows, without weight, where a rank has none left."""
     slices = 1 if ranks.slicing is None else ranks.slicing.count
     # Ranks that compute rows together are neighbours, and have one hand.
     hands = partition([cost(row) for row in rows], ranks.count // slices)

@@ -50,7 +50,6 @@ class SupervisedLearner:
     """
 
     name = "sft"
-    """The beginning of its metrics' names."""
 
     def __init__(
         self,

@@ -64,6 +64,7 @@ def _is_less_work(tree: Tree, width: int) -> bool:
     lengths = np.array([len(place) for place in tree.places], float)
     pairs = sum(run.pairs for run in tree.runs())
     token = WIDTHS_PER_TOKEN * width
+    # By itself a text of n tokens has about n^2 / 2 pairs.
     return bool(token * len(tree.ids) + pairs < (token * lengths + lengths**2 / 2).sum())
 
 

@@ -102,6 +102,7 @@ def _give(model: nn.Module, found: Mapping[str, Tensor]) -> None:
         if name in kept:
             if name not in found:
                 raise OSError(f"weight {name} is missing")
+            # The file's own tensor, where it is mapped: a copy would take memory.
             tensor.data = found[name].to(tensor.device)
 
 

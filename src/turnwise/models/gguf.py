@@ -1,8 +1,7 @@
 """Models in GGUF files, as llama.cpp has them: made into ordinary folders, once, in the cache.
 
 The folder has the numbers that the file's stand for, in float32, the tokenizer and its chat
-template; what loads it knows nothing of the file. Not here: `model.name`, which names a file or one
-of `PACKAGED` (`places.py`).
+template; what loads it knows nothing of the file.
 """
 
 import hashlib

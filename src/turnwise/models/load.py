@@ -125,6 +125,7 @@ def _with_adapters(
         adapters = LoraConfig(
             r=rank, lora_alpha=2 * rank, target_modules=_adapted(model), task_type="CAUSAL_LM"
         )
+        # peft draws from PyTorch's global generator, which goes on afterwards as if it had not.
         with torch.random.fork_rng():
             torch.manual_seed(derive(seed, "adapters"))
             wrapped = get_peft_model(model, adapters)

@@ -61,7 +61,6 @@ class Signal(Protocol):
 
 
 def measure(signals: Iterable[Signal], groups: Sequence[Group]) -> Signals:
-    """Measure all signals, and merge what they found."""
     return merged([signal.measure(groups) for signal in signals])
 
 
@@ -113,7 +112,7 @@ TokenNumbers = Mapping[TrajectoryId, NDArray[np.void]]
 
 
 def no_numbers(groups: Sequence[Group], trained: frozenset[TrajectoryId]) -> TokenNumbers:
-    unknown = np.full(1, np.nan, np.float32).astype(NUMBERS)
+    unknown = np.full(1, np.nan, np.float32).astype(NUMBERS)  # NaN in every field
     return {
         member.id: np.repeat(unknown, len(member.tokens))
         for group in groups

@@ -84,6 +84,7 @@ class Critic(nn.Module):
     def _share(self, policy: nn.Module) -> None:
         """Take what the critic needs of the policy."""
         body = decoder_of(base_model(policy))
+        # To be divided it may share memory: ranks put parts of their own in place of weights.
         copied = copy.deepcopy(body) if self._ranks.count == 1 else copy_to_divide(body)
         self.body = copied.requires_grad_(True)
 
@@ -123,8 +124,7 @@ class Critic(nn.Module):
 
         Loss 0.5 max((V - T)^2, (clip(V, V_old - c, V_old + c) - T)^2) (PPO's implementation, arXiv
         1707.06347); V_old is of before the first update, so the clip acts from the second one on. A
-        loss or gradient that is not finite changes nothing. Metrics are means of updates, absent
-        without any.
+        loss or gradient that is not finite changes nothing. Metrics are means of updates, if any.
         """
         parts = shares(groups, self.learning.updates_per_step)
         batches = [value_lessons(part, signals, credits) for part in parts]
@@ -148,6 +148,7 @@ class Critic(nn.Module):
         count = target_count(lessons)
         own = [self._backward(batch, count, counts) for batch, counts in self._batches(lessons)]
         loss = sum(self._ranks.gather(sum(own)))
+        # The same number on all ranks, so that all of them move, or none does.
         if math.isfinite(loss):
             moved = self.optimizer.apply()
         else:
@@ -232,6 +233,7 @@ class Critic(nn.Module):
         for place in sorted(sampled, key=lambda place: _longest(members[place])):
             member = members[place]
             more = rows + len(member.tokens.spans)
+            # In ascending order the newest has the longest row, to which all are padded.
             if current and more * _longest(member) > self.learning.tokens_per_micro_batch:
                 yield current
                 current, more = [], len(member.tokens.spans)
@@ -252,7 +254,6 @@ def value_lessons(groups: Sequence[Group], signals: Signals, credits: Credits) -
 
 
 def _head_values(critic: Critic, members: Sequence[Trajectory]) -> Tensor:
-    """float32[N], as `Critic._values` gives them."""
     return values_of(critic.head, *critic._hidden(members))
 
 
@@ -268,12 +269,12 @@ def target_count(lessons: Sequence[ValueLesson]) -> int:
 
 
 def _longest(member: Trajectory) -> int:
-    """Tokens of the longest context."""
     return max(int(span.stop - span.start) for span in member.tokens.spans)
 
 
 def _wanted(member: Trajectory) -> np.ndarray:
     """Sampled tokens that something stands before, in their context."""
     wanted = member.tokens.mask.copy()
+    # A record without tokens has a context as well.
     wanted[[span.start for span in member.tokens.spans if span.start < len(wanted)]] = False
     return wanted

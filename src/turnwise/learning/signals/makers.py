@@ -1,5 +1,4 @@
-"""The signals that a recipe and its algorithm ask for, and the class by whose derivations each is
-made: the one place where they are."""
+"""The signals that a recipe and its algorithm ask for, and the class from which makers derive."""
 
 from collections.abc import Callable, Mapping, Sequence
 from typing import Any, NamedTuple

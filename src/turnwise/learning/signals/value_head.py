@@ -3,8 +3,7 @@ it, or of the separate critic.
 
 The head is trained like the separate critic, by an optimizer of its own, on what the body says when
 the policy has been updated. Beside each policy update the gradient of the value loss reaches the
-body as well, times `body_coefficient`; while the critic is trained alone it does not, since that
-would move the policy.
+body as well (`body_coefficient`), but not in training the critic alone: it would move the policy.
 """
 
 import math
@@ -34,8 +33,7 @@ class ValueHead(Critic):
 
     Args:
         policy: as for `Critic`; its body is shared, adapters of peft included, and saved with it.
-        compute: computes with the policy, of which each of several ranks has a part; the head is
-            whole on all of them.
+        compute: computes with the policy, divided among ranks, all of which have the whole head.
     """
 
     config: ValueHeadConfig
@@ -86,6 +84,7 @@ class ValueHead(Critic):
             return self._read(members)
 
     def _read(self, members: Sequence[Trajectory]) -> tuple[Tensor, Row | None]:
+        # The argument is the policy, whose body is this one's: so its weights are gathered.
         found: tuple[Tensor, Row | None] = self._compute_policy(
             lambda _: Critic._hidden(self, members)
         )
@@ -108,8 +107,6 @@ class ValueLoss:
 
 
 class CriticMaker(SignalMaker):
-    """Makes the critic."""
-
     def second_model(self, given: SecondParts) -> MakeSecond | None:
         learning, ranks = given.recipe.learning, given.ranks
         config = given.recipe.algorithm.critic or SeparateCriticConfig()
