@@ -105,11 +105,7 @@ class WebEnvironment(PageTools, Environment):
         if action.answer is not None:
             return Step(done=True)
         await self._ready()  # also for calls that touch no page
-        results = []
-        for call in action.calls:
-            results.append(await self._run(call))
-            if self._site.finished:
-                break
+        results = [await self._run(call) for call in action.calls if not self._site.finished]
         seen = Observation("\n".join(result.content for result in results))
         done = self._site.finished
         return Step(seen if done else await self._with_image(seen), tuple(results), done=done)

@@ -115,11 +115,7 @@ class Shop(Environment):
         """Buying ends the episode, and later calls are not run."""
         if action.answer is not None:
             return Step(done=True)
-        results = []
-        for call in action.calls:
-            results.append(await self._run(call))
-            if self._play.bought:
-                break
+        results = [await self._run(call) for call in action.calls if not self._play.bought]
         text = "\n".join(result.content for result in results)
         return Step(Observation(text), tuple(results), done=self._play.bought)
 
