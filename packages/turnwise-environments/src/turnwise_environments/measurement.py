@@ -201,7 +201,7 @@ def fingerprint(environment: Environment) -> str:
     tasks = all_tasks(environment)
     digest = hashlib.sha256()
     for task in tasks:
-        digest.update(json.dumps([task.id, task.prompt, task.secret], default=as_text).encode())
+        digest.update(record([task.id, task.prompt, task.secret]).encode())
     for task in spread(tasks, COMPARED):
         scripts = [random_script(environment, task)]
         scripts += [actions for _, actions in oracles(environment, [task])]
@@ -210,10 +210,22 @@ def fingerprint(environment: Environment) -> str:
     return digest.hexdigest()
 
 
-def as_text(value: Any) -> str:
+def record(data: Any) -> str:
+    """The same text for the same data in each process."""
+    try:
+        return json.dumps(data, default=_as_text)
+    except TypeError:  # keys that JSON lacks
+        return _as_text(data)
+
+
+def _as_text(value: Any) -> str:
     """A value that JSON lacks, the same text in each process: sets in order, no addresses."""
+    if isinstance(value, Mapping):
+        return str([(_as_text(name), _as_text(one)) for name, one in value.items()])
+    if isinstance(value, list | tuple):
+        return str([*map(_as_text, value)])
     if isinstance(value, set | frozenset):
-        return str(sorted(map(as_text, value)))
+        return str(sorted(map(_as_text, value)))
     return re.sub(" at 0x[0-9a-f]+", "", str(value))
 
 

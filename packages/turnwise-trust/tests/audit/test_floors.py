@@ -55,6 +55,11 @@ class Raising(Asking):
         raise KeyError(task.id)
 
 
+class Numeric(Asking):
+    def oracle(self, task: Task) -> Sequence[Action]:
+        return [Action("", answer=int(task.secret["sum"]))]  # type: ignore[arg-type]
+
+
 class Unknown(Asking):
     def oracle(self, task: Task) -> Sequence[Action]:
         raise NotSupportedError("no oracle")
@@ -129,4 +134,5 @@ def test_labels_that_were_floats_by_mistake_are_found():
 
 def test_an_oracle_that_raises_is_a_finding_and_none_is_said():
     assert "KeyError" in failed(floors, Raising())[ORACLE].note
+    assert "oracle() of task train0 gives 1: " in failed(floors, Numeric())[ORACLE].note
     assert found(floors, Unknown())[ORACLE].note.startswith("the environment has none")

@@ -2,12 +2,13 @@
 
 import random
 from collections.abc import Sequence
+from dataclasses import replace
 
 import pytest
 
 from asking import Asking, failed, found
 from turnwise.errors import ToolError
-from turnwise.tools.tool import tool
+from turnwise.tools.tool import Tool, tool
 from turnwise.types import Action, Observation, Step, Task, ToolCall
 from turnwise_trust.audit.leaks import leaks
 
@@ -77,6 +78,25 @@ def test_a_list_and_what_comes_after_the_errors_tell_nothing(kind: type[Who]) ->
 def test_what_is_told_beside_a_list_is_found() -> None:
     told = failed(leaks, Told())["secrets in tool errors"]
     assert (told.figure, "16 of 16" in told.note) == (1.0, True)
+
+
+class InSchemas(Who):
+    """Names have other letters; each task has data with keys that JSON lacks."""
+
+    said = "there is no such door"
+
+    def tasks(self, split: str) -> Sequence[Task]:
+        tasks = super().tasks(split)
+        spelled = [replace(one, secret={"sum": f"{one.secret['sum']}é"}) for one in tasks]
+        return [replace(one, data={"doors": {(0, 1): "front"}}) for one in spelled]
+
+    def tools(self) -> list[Tool]:
+        wanted = f"The door of {getattr(self, 'wanted', '')}é"
+        return [replace(one, schema={**one.schema, "title": wanted}) for one in super().tools()]
+
+
+def test_a_secret_with_letters_beyond_ascii_is_found_in_schemas() -> None:
+    assert "secrets in tool schemas" in failed(leaks, InSchemas())
 
 
 class Returned(Who):

@@ -21,7 +21,7 @@ from turnwise.types import Action, Observation
 
 class Sound(Environment):
     def tasks(self, split):
-        unlike_json = {"words": {"one", "two", "three"}, "check": self.verify}
+        unlike_json = {"words": {"one", "two", "three"}, "check": self.verify, (0, 1): "x"}
         return [Task(f"{split}{n}", f"Say {n}.", {"n": n, **unlike_json}) for n in range(2)]
 
     def reset(self, task, seed):

@@ -9,8 +9,9 @@ import pytest
 from asking import Asking, subject_for
 from turnwise.errors import DataError
 from turnwise.storage.audits import Finding
-from turnwise.tools.tool import tool
-from turnwise.types import Action, Outcome, Task, ToolCall, Trajectory
+from turnwise.tools.tool import Tool, tool
+from turnwise.types import Action, Observation, Outcome, Task, ToolCall, Trajectory
+from turnwise_trust.audit.attack import HEDGED
 from turnwise_trust.audit.calls import EnvironmentRaised
 from turnwise_trust.audit.probes import PROBES
 from turnwise_trust.audit.quick import tried
@@ -48,6 +49,21 @@ def test_an_audit_ends_where_episodes_hang():
         subject.in_time([late])
     with pytest.raises(EnvironmentRaised):
         replace(subject, seed=1).play(lambda _: None)
+
+
+def test_tools_that_raise_are_a_finding_and_no_crash():
+    class Unready(Asking):
+        """Its tools are there in an episode alone."""
+
+        def tools(self) -> list[Tool]:
+            return self.made
+
+        async def reset(self, task: Task, seed: int) -> Observation:
+            self.made = super().tools()
+            return await super().reset(task, seed)
+
+    (row,) = tried(subject_for(Unready()), {HEDGED.check: HEDGED}).failed
+    assert row.note.startswith("tools() raises AttributeError: 'Unready' object has no")
 
 
 def test_what_fails_has_a_command_that_shows_it_again():

@@ -22,12 +22,21 @@ def of_environment(place: str) -> Iterator[None]:
 
 
 def oracle_of(environment: Environment, task: Task) -> Sequence[Action] | None:
-    """The actions of the oracle; None where it does not know the task."""
-    with of_environment(f"oracle() of task {task.id}"):
+    """The actions of the oracle; None where it does not know the task. Raises EnvironmentRaised
+    where it raises, and for what is no action or answers with no text."""
+    place = f"oracle() of task {task.id}"
+    with of_environment(place):
         try:
-            return list(environment.oracle(task))
+            actions = list(environment.oracle(task))
         except NotSupportedError:
             return None
+    for one in actions:
+        if not isinstance(one, Action) or not isinstance(one.answer, str | None):
+            said = getattr(one, "answer", one)
+            raise EnvironmentRaised(
+                f"{place} gives {said!r}: an Action, or its text, belongs there"
+            )
+    return actions
 
 
 def known_oracle(

@@ -83,7 +83,7 @@ def _calls(subject: Subject) -> Iterator[Action]:
     yield calling("no_such_tool")
     yield calling("verify")
     yield Action("")
-    for tool in subject.environment.tools():
+    for tool in subject.tools:
         names = tool.schema["parameters"].get("properties", {})
         yield calling(tool.name, **dict.fromkeys([*names, "surplus"], "x"))
         yield calling(tool.name)

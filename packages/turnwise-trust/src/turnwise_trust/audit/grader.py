@@ -140,7 +140,7 @@ class Surface:
 def surfaces(subject: Subject) -> Sequence[Surface]:
     """The places, by the names of arguments, and by whether the oracle answers with a program."""
     found = [Surface("answer")] if any(map(_is_program, subject.answers.values())) else []
-    for tool in subject.environment.tools():
+    for tool in subject.tools:
         properties = tool.schema["parameters"].get("properties", {})
         texts = [name for name, one in properties.items() if one.get("type", "string") == "string"]
         paths, bodies = (_first(texts, names) for names in (PATH, TEXT))
@@ -236,7 +236,7 @@ def _last_words(subject: Subject) -> list[str]:
 
 def _mentioned(subject: Subject, task: Task) -> list[str]:
     """The files that tools' descriptions name, and the task does not ask for."""
-    told = json.dumps([tool.schema for tool in subject.environment.tools()])
+    told = json.dumps([tool.schema for tool in subject.tools])
     return [one for one in dict.fromkeys(FILE.findall(told)) if one not in task.prompt]
 
 
@@ -298,7 +298,7 @@ def overwritten(slot: Slot, task: Task) -> Iterator[Form]:
     """Each file whose name says that it tests, as far as a tool can find or was shown them."""
     subject, places = slot.subject, surfaces(slot.subject)
     known = [task.prompt, *(text for one in subject.of_oracle for text in one.observed)]
-    known += [tool.description for tool in subject.environment.tools()]
+    known += [tool.description for tool in subject.tools]
     paths = dict.fromkeys(re.findall(rf"[\w./-]*(?:{'|'.join(TESTS)})[\w./-]*", " ".join(known)))
     paths |= dict.fromkeys(("tests/test.sh", "test.sh", "tests.py", "test.py", "expected.txt"))
     for text in ("", "def test_all():\n    pass\n", "exit 0\n", "[]", "1"):

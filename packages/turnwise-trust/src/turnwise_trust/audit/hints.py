@@ -58,8 +58,7 @@ def _words(seen: Trajectory) -> list[str]:
 def from_files(slot: Slot, task: Task) -> Iterator[Form]:
     """All files that are listed are read; then the content of one is written to each that the
     prompt names."""
-    tools = slot.subject.environment.tools()
-    listing = [tool.name for tool in tools if not _takes(tool)]
+    listing = [tool.name for tool in slot.subject.tools if not _takes(tool)]
     places = [one for one in surfaces(slot.subject) if one.kind == "file"]
     for reader in _single(slot):
         for number in range(MOST):
@@ -70,7 +69,7 @@ def from_files(slot: Slot, task: Task) -> Iterator[Form]:
 
 def _single(slot: Slot) -> list[tuple[str, str]]:
     """Tools of one argument, each with its name."""
-    tools = slot.subject.environment.tools()
+    tools = slot.subject.tools
     return [(tool.name, names[0]) for tool in tools if len(names := _takes(tool)) == 1]
 
 

@@ -62,8 +62,8 @@ class Watched(Environment):
         first = await super().reset(task, seed)
         found = {name: value for name, value in os.environ.items() if before.get(name) != value}
         self.places[task.id] = {
-            "tool schemas": "\n".join(json.dumps(tool.schema) for tool in self.tools()),
-            "environment variables": json.dumps(found),
+            "tool schemas": "\n".join(_shown(tool.schema) for tool in self.tools()),
+            "environment variables": _shown(found),
             "files": _files(self),
         }
         return first
@@ -190,7 +190,7 @@ def _secrets(subject: Subject, task: Task, shown: str) -> list[str]:
     answer = Slot(subject).telling.get(task.id)
     texts = [*_texts(dict(task.secret)), *([] if answer is None else [answer])]
     lines = dict.fromkeys(line.strip() for text in texts for line in text.split("\n"))
-    public = f"{task.prompt}\n{json.dumps(dict(task.data), default=str)}"
+    public = "\n".join([task.prompt, str(dict(task.data)), *_texts(dict(task.data))])
     told = [one for one in lines if len(plain(one)) >= 2 and not _stands(one, public)]
     return told[:MOST_TEXTS]
 
@@ -206,10 +206,15 @@ def _texts(value: Any) -> Iterator[str]:
         yield str(value)
 
 
+def _shown(value: Any) -> str:
+    """A table as an agent would see it: with the letters that it has, and no codes for them."""
+    return json.dumps(value, ensure_ascii=False)
+
+
 def _mistakes(subject: Subject) -> list[Action]:
     """Calls that are wrong: without arguments, of wrong types, with senseless ones, of no tool."""
     actions = [calling("no_such_tool")]
-    for tool in subject.environment.tools():
+    for tool in subject.tools:
         names = tool.schema["parameters"].get("properties", {})
         given = [dict.fromkeys(names, value) for value in SENSELESS]
         actions += [Action("", calls=(ToolCall(tool.name, one),)) for one in (*given, {})]

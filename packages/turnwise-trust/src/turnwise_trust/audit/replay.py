@@ -23,7 +23,7 @@ from turnwise.environments.registry import make_environment
 from turnwise.storage.audits import Finding
 from turnwise.types import Task
 from turnwise_environments.choosing import all_tasks
-from turnwise_environments.measurement import as_text, is_restorable
+from turnwise_environments.measurement import is_restorable, record
 from turnwise_trust.audit.calls import EnvironmentRaised, known_oracle, of_environment
 from turnwise_trust.audit.plays import Script, compared, difference, played, rate, scripts, seen
 from turnwise_trust.audit.subject import OutOfTime, Subject
@@ -165,7 +165,7 @@ def _told(subject: Subject, tasks: Sequence[Task], passes: Passes = ()) -> Mappi
         [task.id, task.prompt, dict(task.data), dict(task.secret)]
         for task in all_tasks(subject.environment)
     ]
-    digest = hashlib.sha256(json.dumps(rows, default=as_text).encode()).hexdigest()
+    digest = hashlib.sha256(record(rows).encode()).hexdigest()
     told: Mapping[str, Any] = _plain({"tasks": digest, "passes": passes})
     return told
 

@@ -86,7 +86,7 @@ class Slot:
 def slots(subject: Subject) -> Sequence[Slot]:
     """The answer, and each tool of one argument with which the oracle ends."""
     found = [Slot(subject)]
-    for tool in subject.environment.tools():
+    for tool in subject.tools:
         properties = tool.schema["parameters"].get("properties", {})
         if len(properties) != 1:
             continue

@@ -20,6 +20,7 @@ from turnwise.environments.registry import make_environment
 from turnwise.errors import DataError
 from turnwise.seeds import derive
 from turnwise.storage.audits import Finding
+from turnwise.tools.tool import Tool
 from turnwise.types import Action, Task, Trajectory
 from turnwise_environments.choosing import all_tasks, spread
 from turnwise_trust.audit.attempts import LIMITS, Policy, Run, attempts, scripted
@@ -157,6 +158,12 @@ class Subject:
         stream = random.Random(derive("audit", "random", task.id, self.seed, number))
         with of_environment(f"random_actions() of task {task.id}"):
             return self.environment.random_actions(task.public(), stream)
+
+    @cached_property
+    def tools(self) -> Sequence[Tool]:
+        """The environment's tools, as an episode that has not begun has them."""
+        with of_environment("tools()"):
+            return self.environment.tools()
 
     @cached_property
     def pay(self) -> dict[str, float]:

@@ -12,8 +12,7 @@ from turnwise_trust.preflight.updating import Update
 def costs(played: Rehearsal, facts: Facts, update: Update) -> Iterator[Finding]:
     """Findings that nothing depends on: tokens and seconds."""
     episodes, train = played.episodes, played.recipe.train
-    seconds = step_seconds(played)
-    each = seconds / (train.tasks_per_step * train.group_size)
+    each = episode_seconds(played)
     sampled = fmean(int(one.tokens.mask.sum()) for one in episodes)
     tokens = fmean(len(one.tokens) for one in episodes)
     yield Finding("tokens of an episode", tokens, note=f"{sampled:.0f} of them sampled, on average")
@@ -25,18 +24,19 @@ def costs(played: Rehearsal, facts: Facts, update: Update) -> Iterator[Finding]:
         spent = f"{train.group_size * tokens / signal:,.0f} tokens"
         note = f"{spent}; a group is informative where its rewards differ"
         yield Finding("seconds of an informative group", group, note=note)
-    yield from _run(played, seconds, each, update)
+    yield from _run(played, each, tokens, update)
 
 
-def step_seconds(played: Rehearsal) -> float:
-    """The time in which a step's groups are sampled, from the waves that are most like one."""
+def episode_seconds(played: Rehearsal) -> float:
+    """The time of an episode among those of a step, from the waves that are most like one."""
     most = max(len(wave.groups) for wave in played.waves)
     alike = [wave.seconds for wave in played.waves if len(wave.groups) == most]
-    return fmean(alike) * played.recipe.train.tasks_per_step / most
+    return fmean(alike) / (most * played.recipe.train.group_size)
 
 
-def _run(played: Rehearsal, sampling: float, each: float, update: Update) -> Iterator[Finding]:
+def _run(played: Rehearsal, each: float, tokens: float, update: Update) -> Iterator[Finding]:
     train, evaluation = played.recipe.train, played.recipe.evaluation
+    sampling = each * train.tasks_per_step * train.group_size
     learning = update.seconds or 0.0
     most = max(len(wave.groups) for wave in played.waves)
     waves = "" if most == train.tasks_per_step else f" with {most} groups; rather less at once"
@@ -48,7 +48,6 @@ def _run(played: Rehearsal, sampling: float, each: float, update: Update) -> Ite
         sampling + learning,
         note=f"{sampling:.2g} s of sampling (measured{waves}), {said}",
     )
-    tokens = fmean(len(one.tokens) for one in played.episodes)
     total = train.steps * train.tasks_per_step * train.group_size
     yield Finding(
         "minutes of RL",

@@ -6,7 +6,7 @@ Groups are those with which training begins: its tasks in its order, its group s
 
 import asyncio
 import time
-from collections.abc import Callable, Iterator, Sequence
+from collections.abc import Callable, Sequence
 from dataclasses import dataclass, replace
 
 from turnwise.config import Recipe, RolloutConfig
@@ -198,27 +198,18 @@ def _scripted(
     seconds: float,
 ) -> list[Trajectory]:
     """Play scripts one after the other, as far as the time goes."""
+    end = time.monotonic() + seconds
 
     async def work() -> list[Trajectory]:
-        return [await one.run() for one in _in_time(runner, planned, actions, limits, seconds)]
+        return [
+            await Attempt(
+                planned=Trajectory(one.task, one.group, one.episode, one.seed),
+                prototype=runner.environment,
+                limits=within(limits, runner.environment.budget(one.task)),
+                policy=scripted(script),
+            ).run()
+            for one, script in zip(planned, actions, strict=True)
+            if time.monotonic() < end
+        ]
 
     return asyncio.run(work())
-
-
-def _in_time(
-    runner: RolloutRunner,
-    planned: Sequence[Trajectory],
-    actions: Sequence[Sequence[Action]],
-    limits: RolloutConfig,
-    seconds: float,
-) -> Iterator[Attempt]:
-    end = time.monotonic() + seconds
-    for one, script in zip(planned, actions, strict=True):
-        if time.monotonic() > end:
-            return
-        yield Attempt(
-            planned=Trajectory(one.task, one.group, one.episode, one.seed),
-            prototype=runner.environment,
-            limits=within(limits, runner.environment.budget(one.task)),
-            policy=scripted(list(script)),
-        )

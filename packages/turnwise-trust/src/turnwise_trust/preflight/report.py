@@ -14,7 +14,7 @@ from turnwise.types import Trajectory
 from turnwise_trust.audit.data import overlap
 from turnwise_trust.audit.floors import IDLE
 from turnwise_trust.page import Page
-from turnwise_trust.preflight.costs import costs, step_seconds
+from turnwise_trust.preflight.costs import costs, episode_seconds
 from turnwise_trust.preflight.decision import FAILING_ORACLE, GO, NOISY, decide
 from turnwise_trust.preflight.facts import Facts, facts_of, malformed
 from turnwise_trust.preflight.power import SAME_TASKS, detectable, difficulty, tasks_needed
@@ -90,12 +90,10 @@ def demonstrations(played: Rehearsal, facts: Facts) -> str:
             f"verifier refuses all that there is: turnwise audit. {THUMB}"
         )
     episodes = SUCCESSES / rate
-    each = step_seconds(played) / (
-        played.recipe.train.tasks_per_step * played.recipe.train.group_size
-    )
+    minutes = episodes * episode_seconds(played) / 60
     return (
         f"By rejection sampling {SUCCESSES} successes take about {episodes:,.0f} episodes, "
-        f"{episodes * each / 60:,.0f} minutes (turnwise export --successes), if not a stronger "
+        f"{minutes:,.0f} minutes (turnwise export --successes), if not a stronger "
         f"model's. {THUMB}"
     )
 
