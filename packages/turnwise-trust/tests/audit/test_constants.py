@@ -12,6 +12,7 @@ from turnwise.errors import NotSupportedError
 from turnwise.types import Action, Task, Trajectory, Verdict
 from turnwise_trust.audit.constants import constants, one_answer
 from turnwise_trust.audit.quick import QUICK
+from turnwise_trust.audit.subject import OutOfTime
 
 FIRST = 15
 
@@ -58,6 +59,17 @@ class Worded(Options):
 def test_another_word_for_a_right_answer_is_not_wrong(monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setattr("turnwise_trust.audit.constants.CONSTANTS", ("true", "yes", "done"))
     assert failed(constants, Worded(0.6)) == {}
+
+
+def test_an_oracle_is_not_asked_for_what_is_frequent_when_the_time_is_over() -> None:
+    subject = subject_for(Options(0.5))
+    subject.clock.end = 0.0
+    assert subject.idle == []
+    asked: list[Task] = []
+    subject.environment.oracle = asked.append  # type: ignore[assignment, method-assign]
+    with pytest.raises(OutOfTime):
+        list(one_answer(subject))
+    assert asked == []
 
 
 class Unknown(Options):

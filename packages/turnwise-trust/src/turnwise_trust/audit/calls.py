@@ -1,6 +1,6 @@
 """Calls of an environment's own code where no episode is played, and what comes of its errors."""
 
-from collections.abc import Iterator, Mapping, Sequence
+from collections.abc import Callable, Iterator, Mapping, Sequence
 from contextlib import contextmanager
 
 from turnwise.environments.base import Environment
@@ -40,12 +40,15 @@ def oracle_of(environment: Environment, task: Task) -> Sequence[Action] | None:
 
 
 def known_oracle(
-    environment: Environment, tasks: Sequence[Task]
+    environment: Environment, tasks: Sequence[Task], go_on: Callable[[], bool] = lambda: True
 ) -> tuple[Mapping[str, Sequence[Action]], str]:
-    """The actions of the oracle by the tasks that it can do, and its first error."""
+    """The actions of the oracle by the tasks that it can do, and its first error; of as many tasks
+    as `go_on` allows, which is asked before each, since an oracle may have to search."""
     known: dict[str, Sequence[Action]] = {}
     problem = ""
     for task in tasks:
+        if not go_on():
+            break
         try:
             actions = oracle_of(environment, task)
         except EnvironmentRaised as error:

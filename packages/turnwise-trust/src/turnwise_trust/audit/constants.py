@@ -88,7 +88,8 @@ def _others(subject: Subject) -> Subject:
     known = {task.id for task in subject.tasks}
     others = [task for task in subject.environment.tasks("train") if task.id not in known]
     tasks = spread(others, OTHERS) or subject.tasks
-    return replace(subject, tasks=tasks, oracle=known_oracle(subject.environment, tasks)[0])
+    known, _ = known_oracle(subject.environment, tasks, subject.goes_on)
+    return replace(subject, tasks=tasks, oracle=known)
 
 
 def _most_paid(paid: Paid) -> str:
@@ -129,7 +130,7 @@ def _constant(text: str) -> Rule:
 def _frequent(subject: Subject) -> list[str]:
     """The two most frequent right answers of training tasks."""
     train = spread(subject.environment.tasks("train"), 256)
-    known, _ = known_oracle(subject.environment, train)
+    known, _ = known_oracle(subject.environment, train, subject.goes_on)
     ends = [actions[-1].answer for actions in known.values() if actions]
     return [text for text, _ in Counter(filter(None, ends)).most_common(2)]
 

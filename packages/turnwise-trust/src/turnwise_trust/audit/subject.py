@@ -109,6 +109,11 @@ class Subject:
             with self.within(self.left / min(SHARES, len(parts) - number)):
                 yield part
 
+    def goes_on(self) -> bool:
+        """Say that nothing stands still, and whether there is time left."""
+        self.beat()
+        return self.left > 0
+
     def begin(self) -> None:
         """Note that an episode is to begin. Raises OutOfTime, and EnvironmentRaised as `play`."""
         self.in_time([])
@@ -228,15 +233,14 @@ def subject_of(
     """Make an environment, which is audited for so many seconds, and choose its tasks: at most so
     many, fewer where an episode is slow.
     Raises ConfigError or DataError for one that cannot be made with these options."""
+    clock = Clock(time.monotonic() + seconds)
     environment = make_environment(name, options)
     tasks = spread(all_tasks(environment), most_tasks)
     if not tasks:
         raise DataError(f"environment {name}: tasks() gives none, of neither split")
-    known, problem = known_oracle(environment, tasks)
-    clock = Clock(time.monotonic() + seconds)
-    subject = Subject(
-        name, options, environment, tasks, seed, known, problem, clock=clock, beat=beat
-    )
+    subject = Subject(name, options, environment, tasks, seed, clock=clock, beat=beat)
+    known, problem = known_oracle(environment, tasks, subject.goes_on)
+    subject = replace(subject, oracle=known, problem=problem)
     most = max(FEW, int(SECONDS / _seconds(replace(subject, tasks=spread(tasks, 2)))))
     return replace(subject, tasks=spread(tasks, min(most, most_tasks)))
 

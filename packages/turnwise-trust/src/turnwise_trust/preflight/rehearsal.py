@@ -146,7 +146,8 @@ def rehearsal(
     """Play what needs no model, after the policy's episodes, each kind for so many seconds. Starts
     an event loop of its own."""
     tasks = spread(train, SCRIPTED_TASKS)
-    known, problem = known_oracle(runner.environment, tasks)
+    end = time.monotonic() + seconds
+    known, problem = known_oracle(runner.environment, tasks, lambda: time.monotonic() < end)
     planned = [Trajectory(task, "preflight", 0, recipe.seed) for task in tasks]
     played = Rehearsal(recipe, runner, train, heldout, waves)
     why = _not_again(runner)
