@@ -141,3 +141,4 @@ def test_few_tasks_are_played_where_wrong_answers_take_long(
     file.write_text(SLOW)
     monkeypatch.setattr("turnwise_trust.audit.subject.SECONDS", 0.06)
     assert len(subject_of(f"{file}:Slow", {}, 12).tasks) == 4
+    assert len(subject_of(f"{file}:Slow", {}, 12, seconds=0.0).tasks) == 4  # no time for any

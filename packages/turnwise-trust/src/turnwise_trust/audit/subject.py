@@ -249,7 +249,8 @@ def _seconds(subject: Subject) -> float:
     """Seconds of an episode: of each kind the shorter one, as the first may start a sandbox."""
     try:
         kinds = (subject.of_oracle or subject.idle, subject.of_random)
-        return max(min(one.seconds for one in played) for played in kinds if played)
+        shortest = [min(one.seconds for one in played) for played in kinds if played]
+        return max(shortest, default=LIMITS.max_seconds)
     except EnvironmentRaised:  # the first probe says so
         return LIMITS.max_seconds
 
