@@ -88,8 +88,8 @@ def _others(subject: Subject) -> Subject:
     known = {task.id for task in subject.tasks}
     others = [task for task in subject.environment.tasks("train") if task.id not in known]
     tasks = spread(others, OTHERS) or subject.tasks
-    known, _ = known_oracle(subject.environment, tasks, subject.goes_on)
-    return replace(subject, tasks=tasks, oracle=known)
+    oracle, _ = known_oracle(subject.environment, tasks, subject.goes_on)
+    return replace(subject, tasks=tasks, oracle=oracle)
 
 
 def _most_paid(paid: Paid) -> str:

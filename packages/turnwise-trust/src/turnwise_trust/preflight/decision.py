@@ -9,6 +9,7 @@ anything of the policy.
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
 from enum import StrEnum
+from functools import partial
 from typing import NamedTuple
 
 from turnwise.evaluation.evaluate import FEWEST
@@ -53,37 +54,23 @@ GO = (Verdict.RL, Verdict.TURNS)
 """The verdicts with which one may train."""
 
 
-class Above(NamedTuple):
-    """A fact is at least its bound: a number, or another bound by its name."""
+class Condition(NamedTuple):
+    """A fact is at least its bound, or is less: a number, or another bound by its name."""
 
     fact: str
     bound: float | str
+    above: bool
 
     def holds(self, value: float, bound: float) -> bool:
         """Compare."""
-        return value >= bound
+        return (value >= bound) == self.above
 
     def worst(self, rate: Rate) -> float:
         """The end of the interval that is nearest to the bound."""
-        return rate.low
+        return rate.low if self.above else rate.high
 
 
-class Below(NamedTuple):
-    """A fact is less than its bound."""
-
-    fact: str
-    bound: float | str
-
-    def holds(self, value: float, bound: float) -> bool:
-        """Compare."""
-        return value < bound
-
-    def worst(self, rate: Rate) -> float:
-        """The end of the interval that is nearest to the bound."""
-        return rate.high
-
-
-Condition = Above | Below
+Above, Below = partial(Condition, above=True), partial(Condition, above=False)
 
 
 class Rule(NamedTuple):

@@ -50,7 +50,7 @@ def _facts(played: Rehearsal) -> Iterator[tuple[str, Rate]]:
     episodes, train = played.episodes, played.recipe.train
     yield "groups", exactly(len(played.groups))
     yield "signal", _signal(played)
-    yield "mixed successes", _mixed_successes(played.groups)
+    yield "mixed successes", _of_groups(played.groups, _has_both_outcomes)
     yield "success", _success(episodes)
     yield "solved", _solved(episodes)
     yield "ungraded", _share(episodes, lambda one: one.reward is None)
@@ -60,7 +60,7 @@ def _facts(played: Rehearsal) -> Iterator[tuple[str, Rate]]:
     yield "stated", _stated(episodes)
     yield "turns", exactly(median(len(one.turns) for one in episodes), len(episodes))
     yield "calls", exactly(median(one.tool_calls for one in episodes), len(episodes))
-    yield "turn signal", _turn_signal(played.groups)
+    yield "turn signal", _of_groups(played.groups, _parts_differ)
     yield "tools", exactly(len(played.runner.environment.tools()))
     yield "answers alone", _share(episodes, _answers_alone)
     yield (
@@ -130,38 +130,30 @@ def _signal(played: Rehearsal) -> Rate:
         return _by_task([(task, round(reward, 9) not in usual) for task, reward in rewards])
     player = played.runner.player
     compared = played.groups if player is None else player.compared(played.groups)
-    known = [(group.trajectories[0].task.id, _rewards(group)) for group in compared]
-    return _by_task([(task, _differ(rewards)) for task, rewards in known if len(rewards) > 1])
+    return _of_groups(compared, _rewards_differ)
 
 
-def _rewards(group: Group) -> list[float]:
-    return [one.reward for one in group.graded if one.reward is not None]
+def _of_groups(groups: Sequence[Group], holds: Callable[[Group], bool]) -> Rate:
+    """The share of the groups that have episodes to compare."""
+    found = [group for group in groups if len(group.graded) > 1]
+    return _by_task([(group.trajectories[0].task.id, holds(group)) for group in found])
+
+
+def _rewards_differ(group: Group) -> bool:
+    return _differ([one.reward for one in group.graded if one.reward is not None])
 
 
 def _differ(numbers: Sequence[float]) -> bool:
     return bool(numbers) and max(numbers) - min(numbers) > EQUAL
 
 
-def _mixed_successes(groups: Sequence[Group]) -> Rate:
-    """The share of groups with both outcomes, whatever their rewards."""
-    verdicts = [
-        (
-            group.trajectories[0].task.id,
-            {one.verdict.success for one in group.graded if one.verdict},
-        )
-        for group in groups
-        if len(group.graded) > 1
-    ]
-    return _by_task([(task, len(found) > 1) for task, found in verdicts])
-
-
-def _turn_signal(groups: Sequence[Group]) -> Rate:
-    """The share of groups in which numbers of turns, or parts of the verdict, differ."""
-    found = [group for group in groups if len(group.graded) > 1]
-    return _by_task([(one.trajectories[0].task.id, _parts_differ(one)) for one in found])
+def _has_both_outcomes(group: Group) -> bool:
+    """Whatever the rewards are."""
+    return len({one.verdict.success for one in group.graded if one.verdict}) > 1
 
 
 def _parts_differ(group: Group) -> bool:
+    """Whether numbers of turns, or parts of the verdict, do."""
     numbers: dict[str, list[float]] = defaultdict(list)
     for one in group.graded:
         rewards, verdict = one.turn_rewards, one.verdict
