@@ -59,7 +59,7 @@ def test_the_same_seed_gives_the_same_hash():
 def test_an_audit_that_had_no_time_goes_on_with_its_file(shell: Shell, tmp_path: Path):
     kept, place = tmp_path / "kept.json", Path(__file__).parent / "asking.py"
     begun = [f"{place}:Asking", "--tasks", "4", "--keep", kept, "--json"]
-    first = shell("audit", *begun, "--seconds", "1").json
+    first = shell("audit", *begun, "--seconds", "4").json
     assert first["verdict"].startswith("Certified for RL in part")
     held = json.loads(kept.read_text())
     held |= {"findings": [], "unmeasured": ["the reward's form", "half of one"]}

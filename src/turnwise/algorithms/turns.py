@@ -7,7 +7,7 @@ from collections.abc import Sequence
 
 import numpy as np
 
-from turnwise.algorithms.estimators import EstimatorInput, Floats, discounted, of_turns
+from turnwise.algorithms.estimators import EstimatorInput, Floats, discounted, mean_reward, of_turns
 from turnwise.algorithms.parts import part
 from turnwise.ranges import Share
 
@@ -37,13 +37,8 @@ def turn_rloo(group: Sequence[EstimatorInput], discount: Share = 1.0) -> TurnNum
     for own, mine in enumerate(returns):
         others = [other for index, other in enumerate(returns) if index != own and len(other)]
         baseline = [
-            _mean([other[min(turn, len(other) - 1)] for other in others] or [mine[turn]])
+            mean_reward([other[min(turn, len(other) - 1)] for other in others] or [mine[turn]])
             for turn in range(len(mine))
         ]
         advantages.append(mine - np.array(baseline, np.float64))
     return advantages
-
-
-def _mean(numbers: Sequence[float]) -> float:
-    """Exact where all are equal, so that an all-equal group has advantages of exactly 0."""
-    return numbers[0] if min(numbers) == max(numbers) else float(np.mean(numbers))

@@ -304,8 +304,7 @@ def check_sharing(model: nn.Module, longest: int = SHORT) -> None:
     base = base_model(model)
     settings = base.config.get_text_config()
     types = getattr(settings, "layer_types", None) or ["full_attention"]
-    window = getattr(settings, "sliding_window", None) if len(set(types)) == 1 else None
-    plain = set(types) == {"full_attention"} and not window
+    plain = set(types) == {"full_attention"} and not getattr(settings, "sliding_window", None)
     sdpa = settings._attn_implementation == "sdpa"
     if not plain or not sdpa or recomputed(base) or not _agrees(model, longest):
         raise ConfigError(

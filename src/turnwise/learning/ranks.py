@@ -105,7 +105,7 @@ def partition(costs: Sequence[int], count: int) -> list[list[int]]:
     a rank's places are in order.
 
     >>> partition([5, 1, 1, 4, 2], 2)
-    [[0, 2], [1, 3, 4]]
+    [[0, 1, 2], [3, 4]]
     """
     hands: list[list[int]] = [[] for _ in range(count)]
     loads = [0] * count

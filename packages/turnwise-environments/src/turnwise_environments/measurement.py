@@ -71,7 +71,7 @@ class Measurement:
     played: int = 0
     """Tasks that were played, once by each script: what shares of success are of."""
     oracle_played: int = 0
-    """Those of them that the oracle can do: what its share is of."""
+    """Tasks among them that the oracle can do, of which its share is."""
 
 
 @dataclass
@@ -211,7 +211,7 @@ def fingerprint(environment: Environment) -> str:
 
 
 def record(data: Any) -> str:
-    """The same text for the same data in each process."""
+    """A text, which is the same for the same data in each process."""
     try:
         return json.dumps(data, default=_as_text)
     except TypeError:  # keys that JSON lacks

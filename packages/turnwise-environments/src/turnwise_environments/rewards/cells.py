@@ -39,8 +39,8 @@ def share_of_cells(answer: str | None, cells: Sequence[str]) -> float:
 
 
 def _forms(text: str, of_cell: bool = False) -> set[tuple[str, str | Fraction]]:
-    """What an answer or a cell can be taken for: they are the same if they share one. A cell with
-    more than digits is no number: `3 kg` is not `3`."""
+    """List all that an answer or a cell can be taken for: they are the same if they share one. A
+    cell with more than digits is no number: `3 kg` is not `3`."""
     forms = {("words", normalise(text)), ("text", text.strip())}
     number = None if of_cell and not _NUMBER.fullmatch(text.strip()) else read_answer(text)
     return {form for form in forms if form[1]} | ({("number", number.value)} if number else set())

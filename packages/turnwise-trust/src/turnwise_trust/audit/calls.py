@@ -23,7 +23,7 @@ def of_environment(place: str) -> Iterator[None]:
 
 def oracle_of(environment: Environment, task: Task) -> Sequence[Action] | None:
     """The actions of the oracle; None where it does not know the task. Raises EnvironmentRaised
-    where it raises, and for what is no action or answers with no text."""
+    where it raises, and where an action is none, or has an answer that is no text."""
     place = f"oracle() of task {task.id}"
     with of_environment(place):
         try:

@@ -50,7 +50,7 @@ LOADED = """(milliseconds) => new Promise((resolve) => {
   addEventListener("load", resolved);
 })"""
 AS_TEXT = "(page) => JSON.stringify([page.title, page.url, page.tree])"
-"""As data, the browser gives nothing of more than some hundred levels."""
+"""A text, since the browser gives no data of more than some hundred levels."""
 UNOPENED = {
     "ERR_UNSAFE_PORT": "has a port that browsers refuse",
     "Download is starting": "is a file to download, and no page",
