@@ -1,6 +1,7 @@
 """The tag syntax: what is an action, what is malformed, and who may write special tokens."""
 
 import threading
+import time
 from dataclasses import replace
 
 import pytest
@@ -92,6 +93,16 @@ def test_an_answer_inside_a_thought_is_not_an_answer(scaffold: TagsScaffold) -> 
     action = scaffold.parse(encode("<think><answer>x</answer></think><search>y</search>"))
     assert action.answer is None
     assert action.calls[0].arguments == {"query": "y"}
+
+
+@pytest.mark.parametrize("opening", ["<think>", "<search>"])
+def test_an_opening_that_is_repeated_costs_no_more_than_other_words(
+    scaffold: TagsScaffold, opening: str
+) -> None:
+    tokens = encode(20_000 * opening)
+    begun = time.process_time()
+    assert scaffold.parse(tokens).error is not None
+    assert time.process_time() - begun < 2
 
 
 def test_what_is_rendered_is_parsed_back(scaffold: TagsScaffold) -> None:

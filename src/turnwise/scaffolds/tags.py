@@ -69,8 +69,9 @@ class TagsScaffold(TextScaffold):
         if parallel_calls and not self._end:
             raise ConfigError("scaffold.options.parallel_calls: the tokenizer has no eos_token")
         escaped = map(re.escape, self._names)
-        self._tags = [re.compile(f"<({name})>(.*?)</{name}>", re.DOTALL) for name in escaped]
+        tags = [re.compile(f"<({name})>(.*?)</{name}>", re.DOTALL) for name in escaped]
         closing = tuple(f"</{name}>" for name in self._names)
+        self._tags = tuple(zip(tags, closing, strict=True))
         self.stop: tuple[str, ...] = closing[-1:] if parallel_calls else closing  # last: </answer>
         self._opening = Segment(self._encode("\n<information>"), Source.TEMPLATE)
         self._closing = Segment(self._encode("</information>\n"), Source.TEMPLATE)
@@ -92,8 +93,10 @@ class TagsScaffold(TextScaffold):
         return [*segments[:-1], *self._images(observation), *segments[-1:], *self._reopened()]
 
     def _parted(self, turn: str) -> tuple[str, str]:
-        thought = " ".join(part.strip() for part in _THOUGHT.findall(turn))
-        return thought, _THOUGHT.sub("", turn)
+        # Nothing matches behind the last closing tag: each opening would look for one to the end.
+        thinking, closing, rest = turn.rpartition("</think>")
+        thought = " ".join(part.strip() for part in _THOUGHT.findall(thinking + closing))
+        return thought, _THOUGHT.sub("", thinking + closing) + rest
 
     def _read(self, said: str) -> tuple[tuple[ToolCall, ...], str | None]:
         """Exactly one complete tag beside thoughts, or several of tools with parallel calls."""
@@ -101,7 +104,11 @@ class TagsScaffold(TextScaffold):
             raise ValueError("only the environment writes <information>")
         if "<think>" in said:
             raise ValueError(UNCLOSED)
-        found = [match for tag in self._tags for match in tag.finditer(said)]
+        found = [
+            match
+            for tag, closing in self._tags
+            for match in tag.finditer(said, 0, said.rfind(closing) + len(closing))
+        ]
         self._check(found, said)
         if found[0][1] == "answer":
             return (), found[0][2].strip()

@@ -13,7 +13,7 @@ Source: CodeAct (Wang et al. 2024, arXiv 2402.01030); <code> and `final_answer` 
 import ast
 import json
 import re
-from collections.abc import Sequence
+from collections.abc import Iterator, Sequence
 
 from transformers import PreTrainedTokenizerBase
 
@@ -71,7 +71,8 @@ class CodeScaffold(TextScaffold):
 
     def _parted(self, turn: str) -> tuple[str, str]:
         opened, said = self._thought_and_rest(turn)
-        return f"{opened} {_BLOCK.split(said)[0].strip()}".strip(), said
+        before = next((said[: found.start()] for found in _blocks(said)), said)
+        return f"{opened} {before.strip()}".strip(), said
 
     def _said(self, action: Action) -> str:
         if action.answer is not None:
@@ -82,7 +83,7 @@ class CodeScaffold(TextScaffold):
 
     def _read(self, said: str) -> tuple[tuple[ToolCall, ...], str | None]:
         """Exactly one block, that can be made calls or an answer of."""
-        blocks = _BLOCK.findall(said)
+        blocks = [found[1] for found in _blocks(said)]
         if "<output>" in said:
             raise ValueError("only the environment writes <output>")
         if len(blocks) != 1:
@@ -138,6 +139,11 @@ class CodeScaffold(TextScaffold):
             other = "Other code runs in a sandbox" if lines else "The code runs in a sandbox"
             lines.append(f"{other}: {self._tools[PYTHON].description}")
         return "\n".join(lines)
+
+
+def _blocks(said: str) -> Iterator[re.Match[str]]:
+    # Nothing matches behind the last closing tag: each opening would look for one to the end.
+    return _BLOCK.finditer(said, 0, said.rfind("</code>") + len("</code>"))
 
 
 def _call_in(statement: ast.stmt) -> ast.Call | None:
