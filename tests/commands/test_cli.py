@@ -128,7 +128,7 @@ def test_rewards(shell: Shell, tmp_path: Path) -> None:
 def test_environments(shell: Shell) -> None:
     (row,) = shell("environments", "search", "--tasks", "2", "--json").json
     measured = {"name", "tasks", "oracle", "noop", "random", "deterministic", "snapshot"}
-    measured |= {"played"}
+    measured |= {"played", "oracle_played"}
     told = {"note", "reference_scores", "warnings", "weaknesses"}
     assert row.keys() == measured | told | {"concurrent", "steps_per_second"}
     assert (row["name"], row["noop"], row["deterministic"]) == ("search", 0.0, True)

@@ -8,7 +8,7 @@ from importlib.metadata import PackageNotFoundError, version
 from importlib.util import find_spec
 from typing import Any, TypeVar
 
-from turnwise.errors import ConfigError, DataError, MissingExtraError
+from turnwise.errors import ConfigError, DataError, MissingExtraError, unknown_name
 
 Kind = TypeVar("Kind")
 
@@ -42,6 +42,9 @@ def check_installed(package: str, extra: str) -> None:
 def each_once(what: str, given: Sequence[Kind], known: Sequence[Kind]) -> tuple[Kind, ...]:
     """The known kinds that are given, in their order. Raises ConfigError for none, for a kind that
     is not known, and for one that is given twice."""
+    for kind in given:
+        if kind not in known:
+            raise ConfigError(f"{what}: {unknown_name('name', str(kind), map(str, known))}")
     chosen = tuple(kind for kind in known if kind in given)
     if not chosen or len(chosen) != len(given):
         raise ConfigError(f"{what} are some of {', '.join(map(str, known))}, each once")
