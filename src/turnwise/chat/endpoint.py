@@ -125,9 +125,7 @@ class ChatEndpoint:
         try:
             return httpx2.AsyncClient(headers=self._headers, verify=self._verify, trust_env=proxied)
         except (ImportError, ValueError) as error:
-            raise InfrastructureError(
-                f"{self.place} cannot be asked by the proxy of HTTPS_PROXY or ALL_PROXY: {error}"
-            ) from None
+            raise InfrastructureError(f"{self.place}: HTTPS_PROXY or ALL_PROXY: {error}") from None
 
     async def _asked(self, body: Mapping[str, Any], read: Read[Found]) -> Found:
         problem, status = "", 0

@@ -16,7 +16,7 @@ import typer
 from typer.main import get_command
 
 from turnwise.commands.evaluating import AsJson, Overrides, compare_runs, evaluate
-from turnwise.commands.failures import exit_code, fail, first_error, full_memory, plainer, refusal
+from turnwise.commands.failures import REFUSALS, exit_code, fail, first_error, full_memory, plainer
 from turnwise.commands.printing import (
     console,
     print_json,
@@ -243,8 +243,8 @@ def main(arguments: list[str] | None = None) -> None:
         if isinstance(error, TurnwiseError | KeyboardInterrupt):
             fail(str(error) or "interrupted", exit_code(error))
         if not own_place(error):
-            if refused := refusal(error):
-                fail(refused, 3)
+            if isinstance(error, OSError) and error.errno in REFUSALS:
+                fail(str(error), 3)
             raise  # a bug in turnwise
         fail(f"{located(error)}; --debug shows the traceback", 2)
 

@@ -40,13 +40,7 @@ def full_memory(error: BaseException) -> str:
 
 
 REFUSALS = (errno.ENOSPC, errno.EDQUOT, errno.EROFS, errno.EIO, errno.EACCES, errno.EPERM)
-
-
-def refusal(error: BaseException) -> str:
-    """Say what a disk, or the rights on it, refused; else ""."""
-    if isinstance(error, OSError) and error.errno in REFUSALS:
-        return f"{error.filename or 'a file'}: {error.strerror}"
-    return ""
+"""Codes of a disk, or of the rights on it, which are no bug."""
 
 
 def exit_code(error: BaseException) -> int:

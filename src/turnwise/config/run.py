@@ -172,8 +172,7 @@ class PriceConfig(Section):
     """Price of a million tokens that the model samples."""
     million_read_tokens: float = Field(0.0, ge=0)
     """Price of a million tokens that the model is given. Each counts once in an episode, as where
-    its cache is kept between turns.
-    """
+    its cache is kept between turns."""
     tool_call: float = Field(0.0, ge=0)
     """Price of a tool call."""
 

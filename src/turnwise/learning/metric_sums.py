@@ -34,8 +34,7 @@ class GradientNoise:
 
     def add(self) -> None:
         """Count what was added to the gradients since the last call as one group's."""
-        # A copy, as `grad` adds up in place; and zeros for none: a group may lack what gives a
-        # weight its gradient, such as an expert.
+        # A copy, as `grad` adds up in place; zeros for none, as of an expert that no token chose.
         now = [
             (torch.zeros_like(one) if one.grad is None else one.grad).detach().float().clone()
             for one in self._parameters

@@ -178,7 +178,6 @@ class RolloutSchedule:
         lately = self._successes[-horizon.window :]
         if len(lately) == horizon.window and fmean(lately) >= horizon.target:
             self._turns = min(self._turns + horizon.grow_by, most)
-            # Success in fewer turns says nothing of the new horizon.
             self._successes = []
 
     def metrics(self, step: int, turns: int) -> dict[str, float]:

@@ -120,7 +120,7 @@ class RunFolder:
     def begin(self, recipe: Recipe) -> None:
         """Make the folders of a run, a new one in the place of an earlier one; half-written files
         go. Raises DataError when that cannot be done."""
-        try:
+        with new_file(self.path):
             if self.fresh:
                 for part in PARTS:
                     shutil.rmtree(self.path / part, ignore_errors=True)
@@ -130,8 +130,6 @@ class RunFolder:
                 left.unlink()
             for part in PARTS:
                 (self.path / part).mkdir(parents=True, exist_ok=True)
-        except OSError as error:
-            raise DataError(f"the run cannot be written: {error}") from error
         if self.fresh:
             # Last: a folder that has this file holds a run.
             self.write_text("config.toml", dump_recipe(with_whole_paths(recipe)))
