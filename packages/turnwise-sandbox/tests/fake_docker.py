@@ -51,10 +51,14 @@ def run(state: Path, words: list[str]) -> None:
     information, said = os.pipe()
     command = ["bwrap", "--die-with-parent", "--as-pid-1", "--cap-add", "ALL", "--unshare-pid"]
     command += ["--unshare-net", "--unshare-ipc", "--dev-bind", "/", "/", "--proc", "/proc"]
-    for one in options["--tmpfs"]:
+    for one in (*options["--tmpfs"], f"/dev/shm:size={options['--shm-size'][0]}"):
         place, _, given = one.partition(":")
         inside = dict(part.split("=") for part in given.split(",") if "=" in part)
-        command += ["--perms", inside["mode"], "--size", inside["size"], "--tmpfs", place]
+        if unknown := inside.keys() - {"size"}:
+            fail(125, f"unknown mount option {unknown}")  # as podman says of nr_inodes
+        # The working folder has been made, as 0755, and runc gives that to what is mounted on it.
+        mode = "0755" if [place] == options["--workdir"] else "1777"
+        command += ["--perms", mode, "--size", inside["size"], "--tmpfs", place]
     command += ["--chdir", options["--workdir"][0], "--info-fd", str(said), "--"]
     environment = dict(one.split("=", 1) for one in options["--env"]) | {"FROM_THE_IMAGE": "1"}
     python = "/usr/bin/python3"  # readable by all users

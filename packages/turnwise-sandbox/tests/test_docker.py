@@ -17,7 +17,7 @@ import pytest
 from sandbox_making import LIMITS, wait_for_none_below
 from turnwise.errors import ConfigError
 from turnwise.sandbox.result import Status
-from turnwise.sandbox.settings import SandboxSettings
+from turnwise.sandbox.settings import MEBIBYTE, SandboxSettings
 from turnwise_sandbox import container, docker
 from turnwise_sandbox.sandbox import Sandbox
 
@@ -114,6 +114,31 @@ def test_a_program_and_its_files(sandbox: Sandbox) -> None:
     )
     assert (result.exit_status, result.stdout.text) == (4, "0\n")
     assert (result.files, set(result.refused)) == ({"out": b"x\n"}, {"link"})
+
+
+def test_more_files_than_there_may_be(sandbox: Sandbox) -> None:
+    """In all folders together; no engine is asked to limit their number, for podman cannot."""
+    source = """
+import time
+for number in range(300):
+    open(f"{('/work', '/tmp', '/dev/shm')[number % 3]}/{number}", "x")
+time.sleep(9)
+"""
+    assert sandbox.run_python(source).status is Status.OUT_OF_MEMORY
+
+
+def test_memory_that_the_kernel_refuses(sandbox: Sandbox) -> None:
+    """It kills before any look: control groups of both versions say so."""
+    if sandbox.settings.docker != "docker":
+        pytest.skip("the posing docker does not limit memory")
+    source = """
+import mmap
+for place in ("/work", "/tmp", "/dev/shm"):
+    open(f"{place}/big", "wb").write(bytes(60 << 20))
+mmap.mmap(-1, 90 << 20, flags=mmap.MAP_PRIVATE).madvise(23)  # MADV_POPULATE_WRITE
+"""
+    wide = dataclasses.replace(LIMITS, memory=160 * MEBIBYTE, disk=64 * MEBIBYTE)
+    assert sandbox.run_python(source, limits=wide).status is Status.OUT_OF_MEMORY
 
 
 def test_what_is_left_behind_is_killed(sandbox: Sandbox) -> None:

@@ -22,11 +22,14 @@ HEADER = struct.Struct(">BI")
 LARGEST = 1 << 16
 _IN_A_PIPE = 4
 """Readings of `LARGEST` that surely empty a pipe that has no writer any more."""
-_EVENTS = "/sys/fs/cgroup/memory.events"
+_EVENTS = ("/sys/fs/cgroup/memory.events", "/sys/fs/cgroup/memory/memory.oom_control")
+"""What the kernel killed for lack of memory, in version 2 of its control groups and in version 1."""
 
 
 def main(spec: protocol.Message) -> NoReturn:
     """Relay until the supervisor has ended."""
+    for place in spec["scratch"]:
+        os.chmod(place, 0o1777)  # some engines give it the mode of the folder below instead
     out, out_end = os.pipe()
     error, error_end = os.pipe()
     control, control_end = socket.socketpair()
@@ -39,8 +42,7 @@ def main(spec: protocol.Message) -> NoReturn:
         prctl(PDEATHSIG, 9)  # with the first process, as the container
         prctl(SUBREAPER, 1)  # orphans of the code come back to it
         prctl(DUMPABLE, 0)  # the code cannot look into its memory
-        if os.path.exists(_EVENTS):
-            theirs.append(os.open(_EVENTS, os.O_RDONLY))
+        theirs += [os.open(path, os.O_RDONLY) for path in _EVENTS if os.path.exists(path)]
         supervisor.main(spec, theirs)
     for one in theirs:
         os.close(one)

@@ -23,6 +23,7 @@ from collections.abc import Sequence
 from turnwise.errors import ConfigError
 from turnwise.sandbox.settings import MEBIBYTE, SandboxSettings
 from turnwise_sandbox import container, protocol, shipped
+from turnwise_sandbox.bubblewrap import SCRATCH
 from turnwise_sandbox.launch import FLAGS, START_SECONDS, Ticket, environment
 from turnwise_sandbox.worker import received
 
@@ -236,7 +237,7 @@ class _Container:
 def arguments(limits: protocol.Message, name: str, image: str) -> list[str]:
     # Files in memory count as memory. The same number for memory with swap means no swap.
     memory = str(limits["memory"] + limits["disk"] + OWN_MEMORY)
-    sized = f"rw,exec,nosuid,nodev,mode=1777,size={limits['disk']},nr_inodes={limits['files']}"
+    sized = f"rw,exec,nosuid,nodev,size={limits['disk']}"
     words = ["run", "--rm", "--interactive", "--pull", "never", "--name", name]
     # Docker's own log would write all that the code prints to the engine's disk.
     words += ["--network", "none", "--hostname", "sandbox", "--read-only", "--log-driver", "none"]
@@ -252,7 +253,7 @@ def arguments(limits: protocol.Message, name: str, image: str) -> list[str]:
 
 
 def _first_message(spec: protocol.Message) -> bytes:
-    mine = {"tier": "docker", "limits": spec["limits"], "work": "/work"}
+    mine = {"tier": "docker", "limits": spec["limits"], "work": "/work", "scratch": SCRATCH}
     return protocol.encode(
         {
             "modules": [

@@ -69,6 +69,8 @@ class _Watch:
         self.limits = spec["limits"]
         self.scratch = spec.get("scratch", ())
         """File systems in memory that are the sandbox's own, if it has any."""
+        self.group = spec["tier"] == "docker"
+        """Whether a control group counts the buffers of sockets."""
         self.children = processes.Children(code)
         self.peak = 0
 
@@ -112,7 +114,7 @@ class _Watch:
         seconds, there = processes.use()
         most, buffers = self.limits["memory"], 0
         if self.scratch:
-            buffers = usage.sockets()
+            buffers = 0 if self.group else usage.sockets()
             size, count = usage.files(self.scratch)
             if count > self.limits["files"]:
                 return "out_of_memory"

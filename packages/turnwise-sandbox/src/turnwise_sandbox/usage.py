@@ -73,7 +73,8 @@ def files(places: Iterable[str]) -> tuple[int, int]:
 
 
 def kills(events: int) -> int:
-    """Processes killed for lack of memory, from the `memory.events` of a control group."""
+    """Processes killed for lack of memory, from the `memory.events` or, in version 1, the
+    `memory.oom_control` of a control group."""
     lines = os.pread(events, 4096, 0).split(b"\n")
     counts = dict(line.split() for line in lines if line)
     return int(counts.get(b"oom_kill", 0))
