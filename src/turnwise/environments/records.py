@@ -9,6 +9,7 @@ import pyarrow as pa
 import pyarrow.parquet as pq
 
 from turnwise.errors import DataError
+from turnwise.types import encodable
 
 SHOWN = 5
 """Most broken records of a file that have a sentence each."""
@@ -53,11 +54,11 @@ def _record(value: Any, where: str) -> Mapping[str, Any]:
         raise DataError(f"{where}: expected a JSON object in braces, found {value!r:.40}")
     try:
         truth, question = value["reward_model"]["ground_truth"], value["prompt"][-1]["content"]
-    except (LookupError, TypeError):
+        extra = dict(value.get("extra_info") or {})
+    except (LookupError, TypeError, ValueError):
         return value
-    # A table, as in Search-R1's data: {"target": [...]}.
-    answer = truth.get("target") if isinstance(truth, dict) else truth
-    fields = ({"question": question, "answer": answer}, value.get("extra_info") or {}, value)
+    answer = truth.get("target") if isinstance(truth, dict) else truth  # Search-R1 has a table
+    fields = ({"question": question, "answer": answer}, extra, value)
     return {name: one for each in fields for name, one in each.items() if one is not None}
 
 
@@ -109,8 +110,7 @@ def _json_array(path: Path) -> Iterator[Row]:
             raise
         yield from _json_lines(path)  # BFCL and others call JSON Lines .json
         return
-    if isinstance(records, dict):
-        records = [records]
+    records = [records] if isinstance(records, dict) else records
     if not isinstance(records, list):
         raise DataError(f"{path}: expected one JSON array of objects, or one object")
     yield from ((f"{path}, entry {number}", record) for number, record in enumerate(records, 1))
@@ -118,7 +118,9 @@ def _json_array(path: Path) -> Iterator[Row]:
 
 def _parse(text: str, where: str, first_line: int) -> Any:
     try:
-        return json.loads(text)
+        found = json.loads(text)
+        halves = "\\ud" in text.lower()  # of a pair of escapes: a question mark, as everywhere
+        return json.loads(encodable(json.dumps(found, ensure_ascii=False))) if halves else found
     except json.JSONDecodeError as error:
         line = f", line {error.lineno}" if first_line else ""
         raise DataError(f"{where}{line}: broken JSON: {error.msg}") from None

@@ -91,9 +91,11 @@ def test_a_call_takes_no_place_that_another_one_needs() -> None:
 
 BROKEN = {
     "'question' and 'function' must be there": ({**QUESTION, "function": None}, ANSWER),
-    "a question is messages, an answer": ({**QUESTION, "question": [["Hello"]]}, ANSWER),
-    "an answer {tool: values}": (QUESTION, {**ANSWER, "ground_truth": [{"f": ["x"]}]}),
-    "no calls fit its answer": (QUESTION, {**ANSWER, "ground_truth": [{"f": {"x": []}}]}),
+    "a question is messages, a function has": ({**QUESTION, "question": [["Hello"]]}, ANSWER),
+    "a function has a name": ({**QUESTION, "function": [1]}, ANSWER),
+    "its answer calls 'play.song', which 'function' lacks": ({**QUESTION, "function": []}, ANSWER),
+    "an answer is {tool: values}": (QUESTION, {**ANSWER, "ground_truth": [{"f": ["x"]}]}),
+    "no calls fit its answer": (QUESTION, {**ANSWER, "ground_truth": [{"play.song": {"x": []}}]}),
 }
 
 

@@ -134,11 +134,13 @@ def test_broken_records_are_left_out_and_named_by_line(tmp_path: Path) -> None:
         "prompt": [{"role": "user", "content": "1 + 1?"}],
         "reward_model": {"ground_truth": "2"},
     }
-    sound = [{"question": "2 + 2?", "answer": 4}, verl]
+    half = {"question": "\ud83d and 3?", "answer": "3"}
+    sound = [{"question": "2 + 2?", "answer": 4}, half, verl]
+    rows[1] = {**verl, "extra_info": "test"}
     lines = [*map(json.dumps, rows), "{broken", *map(json.dumps, sound)]
     path.write_text("\n".join(lines))
     environment = Mathematics(QuestionFile(str(path)))
-    assert {task.secret["answer"] for task in all_tasks(environment)} == {"7", "4", "2"}
+    assert {task.secret["answer"] for task in all_tasks(environment)} == {"7", "4", "3", "2"}
     told = environment.task_set.warnings
     assert [re.search(r"line \d: .{9}", one).group() for one in told] == [
         "line 2: 'question",

@@ -1,7 +1,6 @@
 """A user's own documents and questions: a folder of text files, JSON Lines files or JSON arrays.
 
-Each becomes one or more documents whose card is its title, or a question with every answer that
-counts as right.
+Each becomes documents whose card is its title, or a question with every answer that is right.
 """
 
 import re
@@ -51,7 +50,7 @@ def read_documents(path: Path) -> tuple[list[Document], list[str]]:
         texts, told = read_each(path, _document)
         documents = [
             Document(str(number), title, "passage", title, text)
-            for number, (title, text) in enumerate(map(encodable, pair) for pair in texts)
+            for number, (title, text) in enumerate(texts)
         ]
     if not any(document.text for document in documents):
         raise DataError(f"{path}: there are no documents with text in it")
@@ -120,12 +119,11 @@ def read_questions(path: Path) -> tuple[list[Question], list[str]]:
     sentence on each broken one. An answer is a string or a list of strings. A question that occurs
     again is one question with the answers of all. Raises DataError as `read_each` does."""
     merged: dict[str, Question] = {}
-    questions, told = read_each(
-        path,
-        lambda record, where: Question(
-            _question(record, where), _answers(record, where), _way(record, where)
-        ),
-    )
+
+    def read(record: Mapping[str, Any], where: str) -> Question:
+        return Question(_question(record, where), _answers(record, where), _way(record, where))
+
+    questions, told = read_each(path, read)
     for question in questions:
         known = merged.get(question.id, question)
         answers = tuple(dict.fromkeys((*known.answers, *question.answers)))

@@ -114,8 +114,13 @@ def _task(record: Mapping[str, Any], answers: Mapping[str, Any], where: str) -> 
         calls = [
             ToolCall(name, dict(_first(one))) for call in accepted for name, one in call.items()
         ]
+        offered = {tool["name"] for tool in tools}
     except (TypeError, ValueError, KeyError, AttributeError):
-        raise DataError(f"{where}: a question is messages, an answer {{tool: values}}") from None
+        problem = "a question is messages, a function has a name, an answer is {tool: values}"
+        raise DataError(f"{where}: {problem}") from None
+    for call in calls:
+        if call.name not in offered:
+            raise DataError(f"{where}: its answer calls {call.name!r}, which 'function' lacks")
     prompt = "Tools:\n" + "\n".join(map(json.dumps, tools)) + f"\n\n{said}"
     if not is_accepted(calls, accepted):
         return "no calls fit its answer"
