@@ -155,6 +155,10 @@ def test_the_folder_is_made_once_for_each_content(
         (lambda data: of_another_type(data, 99), "99.* is not a valid .* give one of another type"),
         (lambda data: of_another_type(data, 9), "Q8_1 is not yet .* give one of another type"),
         (lambda data: data.replace(b"tokenizer.ggml.tokens", b"tokenizer.ggml.tokenz"), "cannot"),
+        (
+            lambda data: data.replace(b"blk.1.ffn_up", b"blk.9.ffn_up"),
+            r"1\.mlp\.up_proj.* not in its",
+        ),
     ],
 )
 def test_a_damaged_file_is_one_line(
@@ -174,9 +178,10 @@ def of_another_type(data: bytes, number: int) -> bytes:
     return data[:place] + number.to_bytes(4, "little") + data[place + 4 :]
 
 
-def test_a_file_that_is_not_there(tmp_path: Path) -> None:
+@pytest.mark.parametrize("name", ["none.gguf", "NONE.GGUF"])
+def test_a_file_that_is_not_there(tmp_path: Path, name: str) -> None:
     with pytest.raises(DataError, match="there is no such file"):
-        check_model(named(tmp_path / "none.gguf"))
+        check_model(named(tmp_path / name))
 
 
 def test_no_place_for_the_folder(file: Path, monkeypatch: pytest.MonkeyPatch) -> None:

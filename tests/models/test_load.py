@@ -5,6 +5,7 @@ from pathlib import Path
 
 import pytest
 import torch
+from safetensors.torch import load_file, save_file
 
 from tests.fakes import SPECIAL_TOKENS, save_small_model
 from turnwise.config import ModelConfig
@@ -51,6 +52,22 @@ def test_folders_dtypes_and_adapters(tmp_path: Path) -> None:
 def test_a_folder_that_is_not_there(tmp_path: Path) -> None:
     with pytest.raises(DataError, match="no such folder"):
         load_tokenizer(ModelConfig(name=str(tmp_path / "none")))
+
+
+@pytest.mark.parametrize(
+    ("held", "message"), [(None, "is not in its files"), (16, "has .* numbers there, and not")]
+)
+def test_weights_that_a_folder_lacks_are_not_drawn_at_random(
+    tmp_path: Path, held: int | None, message: str
+) -> None:
+    folder = save_small_model(tmp_path / "model")
+    weights = load_file(folder / "model.safetensors")
+    name = next(name for name in weights if "down_proj" in name)
+    weight = weights.pop(name)
+    kept = {} if held is None else {name: weight[:held].clone()}
+    save_file({**weights, **kept}, folder / "model.safetensors", {"format": "pt"})
+    with pytest.raises(DataError, match=f"cannot be loaded: weight {name} {message}"):
+        load_model(ModelConfig(name=str(folder), device="cpu"))
 
 
 @pytest.mark.parametrize("name", ["auto", "cuda:99"])

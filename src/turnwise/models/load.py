@@ -23,7 +23,7 @@ from turnwise.forward.attention import fix_rotations, recompute_layers
 from turnwise.forward.images import FAMILIES, attach_reader, reader_of
 from turnwise.forward.routing import route_in_float32
 from turnwise.models.copies import keep_in_files
-from turnwise.models.places import check_folder, source_of
+from turnwise.models.places import source_of
 from turnwise.seeds import derive
 
 DTYPES = {"float32": torch.float32, "bfloat16": torch.bfloat16}
@@ -51,7 +51,7 @@ def load_model(
     images = model_type(config) in FAMILIES
     kind = AutoModelForImageTextToText if images else AutoModelForCausalLM
     try:
-        model = kind.from_pretrained(source, dtype=DTYPES[config.dtype])
+        model = read_whole(kind, pretrained_model_name_or_path=source, dtype=DTYPES[config.dtype])
     except (OSError, ValueError, KeyError, RuntimeError, SafetensorError) as error:
         raise DataError(f"model {source} cannot be loaded: {first_line(error)}") from error
     if in_files:
@@ -72,10 +72,23 @@ def load_model(
     return model, tokenizer
 
 
+def read_whole(kind: Any, **given: Any) -> Any:
+    """A model by `from_pretrained`. Raises ValueError where its files lack weights, which
+    transformers draws at random and says so in a log."""
+    telling = {"output_loading_info": True, "ignore_mismatched_sizes": True}
+    model, told = kind.from_pretrained(**given, **telling)
+    gaps = dict.fromkeys(told["missing_keys"], "is not in its files")
+    for name, found, wanted in told["mismatched_keys"]:
+        gaps[name] = f"has {list(found)} numbers there, and not {list(wanted)}"
+    if gaps:
+        first = min(gaps)
+        raise ValueError(f"weight {first} {gaps[first]}, 1 of {len(gaps)} that are wrong")
+    return model
+
+
 def model_type(config: ModelConfig) -> str:
     """The type that transformers gives a recipe's model. Raises DataError for an unknown one."""
     source = source_of(config)
-    check_folder(source)
     try:
         return str(AutoConfig.from_pretrained(source).model_type)
     except (OSError, ValueError, KeyError) as error:
@@ -85,7 +98,6 @@ def model_type(config: ModelConfig) -> str:
 def load_tokenizer(config: ModelConfig) -> PreTrainedTokenizerBase:
     """The tokenizer of the model that a recipe names. Raises DataError when it has no tokenizer."""
     source = source_of(config)
-    check_folder(source)
     try:
         tokenizer: Any = AutoTokenizer.from_pretrained(source)
     except Exception as error:
@@ -138,8 +150,5 @@ def _adapted(model: PreTrainedModel) -> str | list[str]:
     if reader_of(model) is None:
         return "all-linear"
     decoder = {id(module) for module in model.get_decoder().modules()}
-    return [
-        name
-        for name, module in model.named_modules()
-        if id(module) in decoder and isinstance(module, torch.nn.Linear)
-    ]
+    named = model.named_modules()
+    return [name for name, one in named if id(one) in decoder and isinstance(one, torch.nn.Linear)]

@@ -25,12 +25,15 @@ def tiny_folder(name: str = "tiny") -> Path:
 
 
 def source_of(config: ModelConfig) -> str:
-    """The folder or the hub's name of the model that a recipe names."""
+    """The folder or the hub's name of the model that a recipe names. Raises as `check_folder`."""
     if config.name in TINY:
         return str(tiny_folder(config.name))
     from turnwise.models.gguf import folder_of, is_gguf  # what few runs need is not loaded by all
 
-    return str(folder_of(config.name)) if is_gguf(config.name) else config.name
+    if is_gguf(config.name):
+        return str(folder_of(config.name))
+    check_folder(config.name)
+    return config.name
 
 
 def check_model(config: ModelConfig, longest: int = 0) -> None:
@@ -43,7 +46,6 @@ def check_model(config: ModelConfig, longest: int = 0) -> None:
             check_gguf(config.name)
             return
     source = source_of(config)
-    check_folder(source)
     if (file := Path(source) / "config.json").is_file():
         try:
             settings = json.loads(file.read_text())
