@@ -23,7 +23,7 @@ LARGEST = 1 << 16
 _IN_A_PIPE = 4
 """Readings of `LARGEST` that surely empty a pipe that has no writer any more."""
 _EVENTS = ("/sys/fs/cgroup/memory.events", "/sys/fs/cgroup/memory/memory.oom_control")
-"""What the kernel killed for lack of memory, by its control groups of version 2 and 1."""
+"""Files that count kills for lack of memory, of control groups of version 2 and of version 1."""
 
 
 def main(spec: protocol.Message) -> NoReturn:
