@@ -16,6 +16,7 @@ from turnwise.scaffolds.registry import make_scaffold
 from turnwise.tokens import Segment, Source
 from turnwise.types import Action, Observation, ToolCall, ToolResult
 from turnwise_environments.scaffolds.chat_template import ChatTemplateScaffold
+from turnwise_environments.scaffolds.tool_formats import PythonCalls
 
 TOOLS = Capitals().tools()
 ITALY, SPAIN = (ToolCall("lookup", {"country": land}) for land in ("Italy", "Spain"))
@@ -186,11 +187,15 @@ MALFORMED = {
         ("<tool_call>\n{nonsense}\n</tool_call><x>", "tool call 1: it is not JSON"),
         ("<tool_call>\n{}</tool_call><x>", "tool call 1: it has no 'name'"),
         ('<tool_call>{"name": "lookup", "arguments": [1]}</tool_call>', "are no JSON object"),
+        ('<tool_call>{"name": "lookup", "parameters": {}}</tool_call>', "not 'arguments'"),
         ('<tool_call>{"name": "lookup", "arguments": {}}', "</tool_call> does not follow"),
         ("<think>\nhm", "the reasoning has no end"),
         ("<think>\n</think>\n\n<x>", "neither a tool call nor an answer"),
         ("Hm. <think>no</think>Rome<x>", "reasoning outside its place"),
         ("Rome or Paris</think>Rome<x>", "reasoning outside its place"),
+    ),
+    "one call": (
+        ('{"name": "lookup", "arguments": {}}<x>', "has 'arguments' and not 'parameters'"),
     ),
     "python": [
         (f"<calls>[{'a.' * 600}a()]</calls><x>", "tool call 1: its arguments are no literals"),
@@ -274,6 +279,13 @@ def test_a_damaged_turn_is_malformed_or_another_action_and_goes_on(name: str) ->
         assert sum(done) == 1
         result = ToolResult(ITALY, "Rome")
         assert scaffold.extend(Observation("Rome"), written, (result,))
+
+
+def test_a_list_of_calls_that_python_does_not_read_is_malformed() -> None:
+    bare = PythonCalls("", "")
+    with pytest.raises(ValueError, match="not written as name"):
+        bare.read('[lookup(country="Italy"]')
+    assert bare.read("[f(x) = 2]") == ("[f(x) = 2]", [])
 
 
 def test_an_answer_that_looks_like_a_call_is_an_answer() -> None:

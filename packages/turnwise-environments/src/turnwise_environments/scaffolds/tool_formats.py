@@ -19,6 +19,8 @@ ARGUMENTS = {"first_key": "a value", "second_key": "one more"}
 OTHERS = {"third_key": "something"}
 """The sample calls: `NAMES[0]` with ARGUMENTS, and where a turn may have two, the other."""
 _JSON = json.JSONDecoder()
+_ARGUMENTS = "arguments", "parameters"
+"""Names that models give the arguments of a call in JSON, whatever the template's is."""
 _CONSTANTS = {"true": True, "false": False, "null": None}
 Types = Callable[[str, str], str]
 """Function from a tool and a parameter to the parameter's JSON type, "" where that is not known."""
@@ -77,9 +79,9 @@ class JsonCalls:
                 raise ValueError("a tool call is empty")
             return said, rest
         begun = text.lstrip(" \n;,")
-        keys = f'"{self.name_key}"', f'"{self.arguments_key}"'
-        named = begun.startswith(("{", "[")) and all(key in begun for key in keys)
-        return ("", begun) if named else (text, "")
+        named = begun.startswith(("{", "[")) and f'"{self.name_key}"' in begun
+        keys = f'"{self.arguments_key}"', *(f'"{key}"' for key in _ARGUMENTS)
+        return ("", begun) if named and any(key in begun for key in keys) else (text, "")
 
     def call(self, entry: Any, place: int) -> Call:
         """The call that a value stands for. Raises ValueError, in words for the agent."""
@@ -88,6 +90,11 @@ class JsonCalls:
         name = entry.get(self.name_key) if isinstance(entry, dict) else None
         if not isinstance(name, str):
             raise ValueError(f"tool call {place}: it has no {self.name_key!r}")
+        others = [key for key in _ARGUMENTS if key in entry]
+        if others and self.arguments_key not in entry:
+            raise ValueError(
+                f"tool call {place}: it has {others[0]!r} and not {self.arguments_key!r}"
+            )
         arguments = entry.get(self.arguments_key, {})
         if isinstance(arguments, str):
             arguments, _ = _json(arguments, place)
@@ -180,7 +187,8 @@ class PythonCalls:
         lines = _parsed(written.strip()) or _parsed(written.strip().replace("\n", "\\n"))
         found = [each for line in lines for each in _elements(line)]
         if not found or not all(isinstance(one, ast.Call) for one in found):
-            if self.opening:
+            begins = re.match(r"\s*\[\s*[A-Za-z_][\w.]*\(\s*[A-Za-z_]\w*\s*=", text)
+            if self.opening or (begins and not found):
                 raise ValueError("the tool calls are not written as name(key=value)")
             return text, []
         if self.opening and self.opening in after:
