@@ -147,7 +147,10 @@ def read_choice(fields: Fields, tools: Sequence[ToolSchema]) -> bool:
 def _check_named(choice: Fields, tools: Sequence[ToolSchema]) -> None:
     """Raise RefusedError unless the only tool is the one that the model has to call."""
     named = choice.object("function") if "function" in choice else choice
-    if [named.text("name")] != [tool.name for tool in tools]:
+    name, known = named.text("name"), [tool.name for tool in tools]
+    if name not in known:
+        raise named.refused("name", f"there is no tool {name!r:.60} in tools")
+    if len(known) > 1:
         raise named.refused("name", "one of several tools cannot be chosen: offer it alone")
 
 

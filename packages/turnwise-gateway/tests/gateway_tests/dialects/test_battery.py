@@ -340,4 +340,6 @@ def test_a_call_may_be_demanded_and_one_of_several_tools_may_not(dialect: str) -
     assert not read({"type": "auto"} if dialect == "messages" else "auto", "a").needs_call
     place = "tool_choice.function.name" if dialect == "chat_completions" else "tool_choice.name"
     check_refused(lambda: read(one_tool, "a", "b"), place)
+    with pytest.raises(RefusedError, match=f"{place}: there is no tool 'a' in tools"):
+        read(one_tool, "b")
     check_refused(lambda: read(any_tool), "tool_choice")
