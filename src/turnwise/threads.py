@@ -21,6 +21,7 @@ SPINS = "20000"
 KERNELS = "64"
 """Compiled kernels that are kept; few shapes come again before so many others."""
 SYSTEM = Path("/sys")
+CPUINFO = Path("/proc/cpuinfo")
 
 
 def physical_cores(system: Path = SYSTEM) -> int:
@@ -30,6 +31,13 @@ def physical_cores(system: Path = SYSTEM) -> int:
     allowed = processors()
     cores = {_siblings(system, number) for number in allowed}
     return max(1, min(len(cores), _quota(system)))
+
+
+def cpuinfo(*fields: str) -> list[str]:
+    """The values that Linux gives for these fields of its processors, each once; none elsewhere."""
+    lines = CPUINFO.read_text().splitlines() if CPUINFO.is_file() else []
+    told = (line.partition(":") for line in lines)
+    return sorted({value.strip() for name, _, value in told if name.strip() in fields})
 
 
 def processors() -> set[int]:

@@ -1,7 +1,5 @@
 """The written-out forward pass: equal to the model's own, and used for nothing else."""
 
-import platform
-
 import numpy as np
 import pytest
 import torch
@@ -12,7 +10,6 @@ from tests.forward.models_for_tests import tiny_model
 from tests.forward.shapes import SHAPES, follow, off, shaped
 from turnwise.forward.cache import CacheExtent
 from turnwise.forward.runner import Runner
-from turnwise.forward.small_llama import packed
 
 pytestmark = pytest.mark.numbers
 
@@ -31,18 +28,6 @@ def test_logits_are_those_of_the_model(shape: str) -> None:
     runner = Runner(model, tokens=160, longest=40)
     assert runner.specialised
     assert off(follow(runner, 4), model) <= 1
-
-
-@pytest.mark.parametrize("machine", ["x86_64", "arm64"])
-def test_products_are_packed_where_that_was_measured(
-    machine: str, monkeypatch: pytest.MonkeyPatch
-) -> None:
-    monkeypatch.setattr(platform, "machine", lambda: machine)
-    weights = torch.randn(24, 16)
-    assert packed(weights).is_mkldnn == (machine == "x86_64")
-    assert not packed(weights.to("meta")).is_mkldnn
-    model = shaped("llama")
-    assert off(follow(Runner(model, tokens=160, longest=40), 4), model) <= 1
 
 
 def test_other_models_run_their_own_forward() -> None:

@@ -163,16 +163,11 @@ def gdpo(groups: Groups, *, reward_weights: Mapping[str, float]) -> list[list[Cr
                 f"among its parts: {', '.join(sorted(episode.parts)) or 'there are none'}. Name "
                 "parts that verify gives in every verdict"
             )
-    sums = [
-        sum(
-            (
-                weight * outcome_advantages.grpo(np.array([e.parts[name] for e in group], float))
-                for name, weight in reward_weights.items()
-            ),
-            start=np.zeros(len(group)),
-        )
-        for group in groups
-    ]
+    sums = [np.zeros(len(group)) for group in groups]
+    for total, group in zip(sums, groups, strict=True):
+        for name, weight in reward_weights.items():
+            values = np.array([episode.parts[name] for episode in group], float)
+            total += weight * outcome_advantages.grpo(values)
     scores = iter(outcome_advantages.grpo(np.concatenate([np.zeros(0), *sums])))
     return [spread(group, np.array([next(scores) for _ in group])) for group in groups]
 

@@ -16,7 +16,7 @@ from turnwise.config import Recipe
 from turnwise.environments.base import Environment
 from turnwise.environments.splits import shared_tasks
 from turnwise.evaluation.evaluate import best_constant_answer
-from turnwise.threads import physical_cores
+from turnwise.threads import cpuinfo, physical_cores
 from turnwise.types import Task
 
 if TYPE_CHECKING:
@@ -32,7 +32,6 @@ OF_MODELS = {
     "self_certainty": "the policy's own certainty",
 }
 """Parts that models measure, by their names."""
-CPUINFO = Path("/proc/cpuinfo")
 
 
 def statement(
@@ -67,7 +66,8 @@ def machine(device: "torch.device") -> str:
 
     memory = os.sysconf("SC_PAGE_SIZE") * os.sysconf("SC_PHYS_PAGES") / 2**30
     gpu = torch.cuda.get_device_name(device) if device.type == "cuda" else "no GPU"
-    return f"{_processor()}, {os.cpu_count()} cores, {memory:.0f} GiB, {gpu}"
+    name = next(iter(cpuinfo("model name")), platform.machine())
+    return f"{name}, {os.cpu_count()} cores, {memory:.0f} GiB, {gpu}"
 
 
 def versions() -> str:
@@ -92,13 +92,6 @@ def commit() -> str:
 def _git(folder: Path, *arguments: str) -> str:
     command = ["git", "-C", str(folder), *arguments]
     return subprocess.run(command, capture_output=True, text=True, check=True).stdout.strip()
-
-
-def _processor() -> str:
-    """The processor's name, where Linux tells it."""
-    lines = CPUINFO.read_text().splitlines() if CPUINFO.is_file() else []
-    names = (line.partition(":")[2].strip() for line in lines if line.startswith("model name"))
-    return next(names, platform.machine())
 
 
 def _simple(environment: Environment, heldout: Sequence[Task]) -> str:

@@ -10,7 +10,6 @@ import statistics
 import time
 from contextlib import suppress
 from dataclasses import dataclass
-from pathlib import Path
 from typing import Any
 
 import torch
@@ -21,6 +20,7 @@ from turnwise.errors import ConfigError
 from turnwise.folders import cache_folder, write_whole
 from turnwise.forward.equality import PROBE, ordinary_tokens
 from turnwise.forward.logprobs import token_logprobs
+from turnwise.threads import cpuinfo
 
 FASTER = 1.2
 """How many times as fast bfloat16 has to be to be taken, since it rounds."""
@@ -161,16 +161,9 @@ def _machine(device: torch.device) -> str:
         return " ".join([torch.cuda.get_device_name(device), torch.__version__, *given])
     capability = torch.backends.cpu.get_cpu_capability()
     threads = f"{torch.get_num_threads()} threads"
-    return " ".join([_processor(), capability, threads, torch.__version__, *given])
+    known = cpuinfo("model name", "flags", "Features")
+    return " ".join([*known, capability, threads, torch.__version__, *given])
 
 
 SWITCHES = ("ATEN_CPU_CAPABILITY", "ONEDNN_MAX_CPU_ISA", "MKL_ENABLE_INSTRUCTIONS")
 """Environment variables that take instructions away from PyTorch's libraries."""
-
-
-def _processor() -> str:
-    with suppress(OSError):
-        lines = Path("/proc/cpuinfo").read_text().splitlines()
-        names = [line for line in lines if line.startswith(("model name", "flags", "Features"))]
-        return "".join(sorted(line.partition(":")[2] for line in set(names)))
-    return "unknown"

@@ -5,7 +5,6 @@ where 16 do, of which three matrix products read the same input. Here those are 
 the last layer computes past its keys and values only what is asked for.
 """
 
-import platform
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
 from typing import Any
@@ -18,6 +17,7 @@ from transformers import LlamaForCausalLM, PreTrainedModel, Qwen3ForCausalLM
 
 from turnwise.forward.cache import FULL, SLIDING, CacheExtent, Masks, PoolCache, PoolLayer, Span
 from turnwise.forward.equality import PROBE, is_rounding, longest_product, ordinary_tokens
+from turnwise.forward.products import Product, product
 from turnwise.forward.twin import shallow_twin_of
 
 FIXED_ROTATIONS = ("default", "linear", "llama3", "yarn")
@@ -27,8 +27,6 @@ LARGEST = 200_000_000
 DTYPES = (torch.float32, torch.bfloat16)
 SHARING_ROWS, SHARED_PLACES = 8, 64
 """Fewer rows, or fewer places that they share, are no faster with one reading for all."""
-X86 = ("x86_64", "AMD64")
-"""Names of the processors on which oneDNN's kernels were measured: elsewhere some are slow."""
 ADAPTED = "peft.tuners.lora.layer"
 """The module whose `Linear` adds LoRA's adapters to a product."""
 
@@ -95,17 +93,17 @@ class Layer:
     """Kind of its attention: full or sliding."""
     first_norm: Tensor
     """[width], before attention."""
-    qkv: Tensor
+    qkv: Product
     """[(heads + 2 key heads) * size, width]"""
     head_norm: Tensor | None
     """float32[heads + key heads, size], of queries and keys; None without such norms."""
-    output: Tensor
+    output: Product
     """[width, heads * size]"""
     second_norm: Tensor
     """[width], before the feed-forward."""
-    gate_up: Tensor
+    gate_up: Product
     """[2 * inner, width]"""
-    down: Tensor
+    down: Product
     """[width, inner]"""
 
 
@@ -132,7 +130,7 @@ class SmallLlama:
         self._layers = [self._packed(layer) for layer in body.layers]
         self._embedding = body.embed_tokens.weight.detach().clone()
         self._last_norm = body.norm.weight.detach().clone()
-        self._head = packed(_weights(self._model.lm_head))
+        self._head = product(_weights(self._model.lm_head))
 
     @torch.inference_mode()
     def forward(
@@ -170,14 +168,14 @@ class SmallLlama:
             # Shared places are attended to without a mask, and a window may leave some out.
             attended = self._attend(queries, mask, pool, shared if layer.kind == FULL else 0)
             hidden = self._mix(layer, hidden, attended)
-        return _times(self._head, self._norm(hidden, self._last_norm)).contiguous()
+        return self._head(self._norm(hidden, self._last_norm)).contiguous()
 
     def _project(
         self, layer: Layer, hidden: Tensor, cosines: Tensor, sines: Tensor
     ) -> tuple[Tensor, Tensor, Tensor]:
         """Queries, keys and values, [inputs, heads, size] each, from hidden [inputs, width]."""
         # In one piece: attention whose queries lie transposed copies all keys and values.
-        states = _times(layer.qkv, self._norm(hidden, layer.first_norm)).contiguous()
+        states = layer.qkv(self._norm(hidden, layer.first_norm)).contiguous()
         every = states.view(len(hidden), -1, self._size)
         turned = self._heads + self._key_heads
         heads, values = every[:, :turned], every[:, turned:]
@@ -214,12 +212,16 @@ class SmallLlama:
 
     def _mix(self, layer: Layer, hidden: Tensor, attended: Tensor) -> Tensor:
         """The rest of a layer: output projection and feed-forward, each added to its input."""
-        hidden = hidden + _times(layer.output, attended)
-        gate, up = _times(layer.gate_up, self._norm(hidden, layer.second_norm)).chunk(2, -1)
-        return hidden + _times(layer.down, functional.silu(gate).mul_(up))
+        hidden = hidden + layer.output(attended)
+        gate, up = layer.gate_up(self._norm(hidden, layer.second_norm)).chunk(2, -1)
+        return hidden + layer.down(functional.silu(gate).mul_(up))
 
     def _norm(self, states: Tensor, weights: Tensor | None = None) -> Tensor:
-        return functional.rms_norm(states, states.shape[-1:], weights, self._epsilon)
+        # PyTorch's `rms_norm` is nine operations on a processor.
+        length: Tensor = torch.linalg.vector_norm(states, dim=-1, keepdim=True, dtype=torch.float32)
+        squares = length.square_().div_(states.shape[-1])
+        normed = states * squares.add_(self._epsilon).rsqrt_()
+        return (normed if weights is None else normed.mul_(weights)).to(states.dtype)
 
     def _packed(self, layer: Any) -> Layer:
         attention, feed_forward, norms = layer.self_attn, layer.mlp, None
@@ -232,12 +234,12 @@ class SmallLlama:
         return Layer(
             kind=FULL if getattr(attention, "sliding_window", None) is None else SLIDING,
             first_norm=layer.input_layernorm.weight.detach().clone(),
-            qkv=packed(torch.cat([_weights(product) for product in three])),
+            qkv=product(torch.cat([_weights(one) for one in three])),
             head_norm=norms,
-            output=packed(_weights(attention.o_proj)),
+            output=product(_weights(attention.o_proj)),
             second_norm=layer.post_attention_layernorm.weight.detach().clone(),
-            gate_up=packed(torch.cat([_weights(product) for product in both])),
-            down=packed(_weights(feed_forward.down_proj)),
+            gate_up=product(torch.cat([_weights(one) for one in both])),
+            down=product(_weights(feed_forward.down_proj)),
         )
 
 
@@ -279,35 +281,13 @@ def _is_changed(module: nn.Module) -> bool:
     return not own or bool(hooks or backward) or "forward" in vars(module)
 
 
-def _weights(product: Any) -> Tensor:
+def _weights(module: Any) -> Tensor:
     """A copy of a product's weights, [outputs, inputs], with its adapters added."""
-    own: Tensor = product.weight.detach()
-    if not is_adapted(product):
+    own: Tensor = module.weight.detach()
+    if not is_adapted(module):
         return own.clone()
-    adapters: Tensor = product.get_delta_weight(product.active_adapters[0])
+    adapters: Tensor = module.get_delta_weight(module.active_adapters[0])
     return own + adapters.to(own.dtype)
-
-
-def packed(weights: Tensor) -> Tensor:
-    """The weights [outputs, inputs] in the order in which oneDNN's kernels read them: with few rows
-    a product takes half of the time. As they are on devices and processors of other kinds."""
-    # mypy: PyTorch declares no types here.
-    has_kernels: bool = torch.backends.mkldnn.is_available()  # type: ignore[no-untyped-call]
-    if weights.dtype == torch.bfloat16:
-        has_kernels &= torch.ops.mkldnn._is_mkldnn_bf16_supported()
-    if weights.device.type != "cpu" or platform.machine() not in X86 or not has_kernels:
-        return weights
-    in_order: Tensor = torch.ops.mkldnn._reorder_linear_weight(weights)
-    return in_order
-
-
-def _times(weights: Tensor, states: Tensor) -> Tensor:
-    """States [n, inputs] by weights [outputs, inputs]."""
-    if weights.is_mkldnn:
-        found: Tensor = torch.ops.mkldnn._linear_pointwise(states, weights, None, "none", [], "")
-        return found
-    # A transposed view: with the weights first few rows and many outputs are up to twice as fast.
-    return torch.mm(weights, states.t()).t()
 
 
 def _by_head(states: Tensor, rows: int) -> Tensor:

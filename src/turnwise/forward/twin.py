@@ -127,17 +127,11 @@ def _has_each(value: Any, count: int) -> bool:
 def _kind(layer: nn.Module) -> list[Any]:
     """The features by which layers differ: parts, sizes and settings."""
     shapes = [(name, tuple(weight.shape)) for name, weight in layer.named_parameters()]
-    settings = [
-        (
-            name,
-            type(part),
-            {key: value for key, value in vars(part).items() if _is_setting(key, value)},
-        )
-        for name, part in layer.named_modules()
-    ]
+    settings = [(name, type(part), _settings(part)) for name, part in layer.named_modules()]
     return [shapes, settings]
 
 
-def _is_setting(name: str, value: Any) -> bool:
-    """Whether an attribute makes a kind; fractions do not: some follow from a layer's place."""
-    return isinstance(value, bool | int | str) and not any(part in name for part in PLACE)
+def _settings(part: nn.Module) -> dict[str, Any]:
+    """Attributes that make a kind; fractions do not: some follow from a layer's place."""
+    given = {name: one for name, one in vars(part).items() if isinstance(one, bool | int | str)}
+    return {name: one for name, one in given.items() if not any(word in name for word in PLACE)}

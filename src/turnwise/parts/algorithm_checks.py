@@ -79,14 +79,8 @@ def check_algorithm_for_environment(
 ) -> None:
     """Raise ConfigError where an environment, or the reward in place of its own, lacks what an
     algorithm needs, or has rewards that it is not for."""
-    check(
-        [
-            *recipe.all_claims(),
-            *claims_of_both(recipe, algorithm),
-            *environment.claims(),
-            *claims_of_rewards(environment, reward),
-        ]
-    )
+    claims = [*recipe.all_claims(), *claims_of_both(recipe, algorithm), *environment.claims()]
+    check([*claims, *claims_of_rewards(environment, reward)])
     if _adds_up_itself(algorithm):
         _check_reward_weights(algorithm, environment.spec, reward)
 
