@@ -186,6 +186,9 @@ REFUSED = {
     "line 1: .* by zero": "{{ messages | length // 0 }}",
     "line 3: ": "<s>\n\n{{ messages[0].content.nothing.more }}",
     "begins otherwise than a new one": chatml(JSON_CALLS, begun="Well: "),
+    "messages in channels, which scaffold renderers reads": (
+        "{% set form = '<|channel|>final<|message|>' %}" + chatml(JSON_CALLS)
+    ),
 }
 MARKS = (
     *("<x>", "<s>", "<e>", "<h>", "</h>", "<tool_call>", "</tool_call>", "<think>", "</think>"),

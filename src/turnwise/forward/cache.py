@@ -79,24 +79,23 @@ class PoolLayer(CacheLayerMixin):  # type: ignore[misc]
     ) -> tuple[torch.Tensor, torch.Tensor]:
         """Write the states [n, heads, inputs, size]; return what is attended to, [n, heads, length,
         size]: a view of one span, a copy of several; the states where attention goes by spans."""
-        placement = self.write(key_states, value_states)
+        keys, values = (new.transpose(0, 1).flatten(1, 2) for new in (key_states, value_states))
+        placement = self.put(keys, values)
         if self.by_spans:
             return key_states, value_states
-        _, keys, values = zip(*self.views(), strict=True)
-        if len(keys) == 1:
-            return keys[0], values[0]
-        return _joined(keys, placement.length), _joined(values, placement.length)
+        _, seen, told = zip(*self.views(), strict=True)
+        if len(seen) == 1:
+            return seen[0], told[0]
+        return _joined(seen, placement.length), _joined(told, placement.length)
 
-    def write(self, key_states: torch.Tensor, value_states: torch.Tensor) -> Placement:
-        """Put the states [n, heads, inputs, size] where the placement has them."""
+    def put(self, keys: torch.Tensor, values: torch.Tensor) -> Placement:
+        """Write states of all inputs in order, [heads, n * inputs, size], to their places."""
         if not self.is_initialized:
-            self.lazy_initialization(key_states, value_states)
+            self.lazy_initialization(keys, values)
         if self.placement is None:
             raise RuntimeError("the cache was used without a placement")
-        for stored, new in ((self.keys, key_states), (self.values, value_states)):
-            # [heads, n * inputs, size]: the inputs in the order of `targets`.
-            states = new.transpose(0, 1).flatten(1, 2)
-            stored.index_copy_(1, self.placement.targets, states)
+        self.keys.index_copy_(1, self.placement.targets, keys)
+        self.values.index_copy_(1, self.placement.targets, values)
         return self.placement
 
     def views(self) -> list[tuple[Span, torch.Tensor, torch.Tensor]]:
@@ -115,7 +114,7 @@ class PoolLayer(CacheLayerMixin):  # type: ignore[misc]
         return self.places
 
     def _allocate(self, states: torch.Tensor) -> torch.Tensor:
-        _, heads, _, size = states.shape
+        heads, _, size = states.shape
         # Not `new_empty`: attention gives masked values the weight 0, and 0 times NaN is NaN.
         return states.new_zeros(heads, self.places, size)
 
@@ -180,11 +179,11 @@ class PoolCache(Cache):  # type: ignore[misc]
 
 def _view(stored: torch.Tensor, span: Span) -> torch.Tensor:
     """[rows, heads, length, size]"""
+    heads, places, size = stored.shape
     rows = span.rows.stop - span.rows.start
-    piece = stored[:, span.run.start : span.run.start + rows * span.run.size]
-    # Neighbouring runs of one size are a regular grid: views of one slice, nothing is copied.
-    by_row = piece.view(len(stored), rows, span.run.size, -1)
-    return by_row[:, :, : span.length].transpose(0, 1)
+    # Neighbouring runs of one size are a regular grid: nothing is copied.
+    steps = (span.run.size * size, places * size, size, 1)
+    return stored.as_strided((rows, heads, span.length, size), steps, span.run.start * size)
 
 
 def _joined(views: Sequence[torch.Tensor], length: int) -> torch.Tensor:

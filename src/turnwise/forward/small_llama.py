@@ -151,13 +151,13 @@ class SmallLlama:
         self, ids: Tensor, seen: Tensor, masks: Mapping[str, Tensor], cache: PoolCache, shared: int
     ) -> Tensor:
         """`ids` and positions `seen` are int64[n, inputs]; `masks` [n, 1, inputs, length]."""
-        count, inputs = ids.shape
+        inputs = ids.shape[1]
         places = seen.view(-1)
         cosines, sines = (part[places][:, None] for part in self._rotation)
         hidden = functional.embedding(ids.view(-1), self._embedding)
         for layer, pool in zip(self._layers, cache.layers, strict=True):
             queries, keys, values = self._project(layer, hidden, cosines, sines)
-            pool.write(_by_head(keys, count), _by_head(values, count))
+            pool.put(keys.transpose(0, 1), values.transpose(0, 1))
             mask = masks[layer.kind]
             if layer is self._layers[-1]:
                 # Rows are aligned on the right, so each one's last input is its last token. Keys
@@ -288,11 +288,6 @@ def _weights(module: Any) -> Tensor:
         return own.clone()
     adapters: Tensor = module.get_delta_weight(module.active_adapters[0])
     return own + adapters.to(own.dtype)
-
-
-def _by_head(states: Tensor, rows: int) -> Tensor:
-    """[rows * inputs, heads, size] -> [rows, heads, inputs, size]."""
-    return states.view(rows, -1, *states.shape[1:]).transpose(1, 2)
 
 
 @torch.no_grad()

@@ -57,6 +57,11 @@ class ChatFormat:
         self.closing = ""
         """The template's text behind an answer, its end included."""
         self._find_messages()
+        # gpt-oss ends thoughts and begins calls otherwise than its template writes them.
+        if "<|channel|>" in self.renderer.source:
+            raise self.renderer.refused(
+                "its turns are messages in channels, which scaffold renderers reads"
+            )
         template = getattr(tokenizer, "response_template", None)
         self.response = ResponseTemplate(template, specs, self.prompt) if template else None
         """The reader of turns, where the tokenizer says how they are read."""
