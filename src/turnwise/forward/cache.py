@@ -83,10 +83,10 @@ class PoolLayer(CacheLayerMixin):  # type: ignore[misc]
         placement = self.put(keys, values)
         if self.by_spans:
             return key_states, value_states
-        _, seen, told = zip(*self.views(), strict=True)
-        if len(seen) == 1:
-            return seen[0], told[0]
-        return _joined(seen, placement.length), _joined(told, placement.length)
+        _, all_keys, all_values = zip(*self.views(), strict=True)
+        if len(all_keys) == 1:
+            return all_keys[0], all_values[0]
+        return _joined(all_keys, placement.length), _joined(all_values, placement.length)
 
     def put(self, keys: torch.Tensor, values: torch.Tensor) -> Placement:
         """Write states of all inputs in order, [heads, n * inputs, size], to their places."""
