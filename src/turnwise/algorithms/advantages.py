@@ -99,12 +99,9 @@ def returns_baseline(groups: Groups, discount: Share = 1.0) -> list[list[Credit]
     batch = []
     for group in groups:
         mean = float(totals(group).mean()) if group else 0.0
-        batch.append(
-            [
-                Credit(np.where(episode.mask, _token_returns(episode, discount) - mean, 0.0))
-                for episode in group
-            ]
-        )
+        lessened = [_token_returns(episode, discount) - mean for episode in group]
+        pairs = zip(group, lessened, strict=True)
+        batch.append([Credit(np.where(episode.mask, own, 0.0)) for episode, own in pairs])
     return batch
 
 

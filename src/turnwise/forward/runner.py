@@ -147,17 +147,10 @@ def attend_in_spans(
         # and gives numbers that the comparison before a run refuses.
         mask = None if attention_mask is None else attention_mask[..., : key.shape[2]]
         return attend(module, query, key, value, mask, **options)[0], None
-    parts = [
-        _attended(
-            module,
-            query[span.rows],
-            keys,
-            values,
-            attention_mask[span.rows, ..., : span.length],
-            **options,
-        )
-        for span, keys, values in pool.layers[module.layer_idx].views()
-    ]
+    parts = []
+    for span, keys, values in pool.layers[module.layer_idx].views():
+        seen = attention_mask[span.rows, ..., : span.length]
+        parts.append(_attended(module, query[span.rows], keys, values, seen, **options))
     return parts[0] if len(parts) == 1 else torch.cat(parts), None
 
 

@@ -258,15 +258,11 @@ def attend_sharing(
     count, key_heads, groups, size = queries.shape
     begun = begun.view(key_heads, count, groups, size).transpose(0, 1)
     begun_scale = begun_scale.view(key_heads, count, groups).transpose(0, 1)
-    behind = [
-        kernel(
-            queries[span.rows],
-            keys[:, :, shared:],
-            values[:, :, shared:],
-            attn_mask=mask[span.rows, ..., shared : span.length],
-        )
-        for span, keys, values in views
-    ]
+    behind = []
+    for span, keys, values in views:
+        seen = mask[span.rows, ..., shared : span.length]
+        later = keys[:, :, shared:], values[:, :, shared:]
+        behind.append(kernel(queries[span.rows], *later, attn_mask=seen))
     own, own_scale = (torch.cat(parts) for parts in zip(*behind, strict=True))
     # Both are softmaxes over their places alone; their scales (logarithms of the sums) say how much
     # of one over all places falls to either.

@@ -177,13 +177,9 @@ class Optimizer:
     def _clip(self) -> float:
         """Scale down a gradient that is too long; returns its norm before, over all ranks."""
         utils, masters = torch.nn.utils, self._masters
-        own = utils.get_total_norm(
-            [
-                master.grad
-                for parameter, master in zip(self.parameters, masters, strict=True)
-                if master.grad is not None and self._ranks.counts(parameter)
-            ]
-        )
+        pairs = zip(self.parameters, masters, strict=True)
+        counted = [master.grad for one, master in pairs if self._ranks.counts(one)]
+        own = utils.get_total_norm([gradient for gradient in counted if gradient is not None])
         # Norms of parts add up as squares. Each rank scales its part by the norm of the whole.
         norm = math.hypot(*self._ranks.gather(float(own)))
         utils.clip_grads_with_norm_(masters, self.max_gradient_norm, torch.full_like(own, norm))
