@@ -84,7 +84,11 @@ FAULTS = {
     "kept": ("turnwise.forward.token_scores", "critic"),
     "second model": ("turnwise.learning.signals.critic", "critic"),
     "general": ("turnwise.forward.routing", "experts"),
+    "imitated": ("turnwise.learning.batch", "cold start"),
+    "adapted": ("turnwise.learning.batch", "adapters"),
+    "restored": ("turnwise.learning.optimizer", "resumed"),
     "judged": ("turnwise_judges.reward_model.model", "reward model"),
+    "preferred": ("turnwise.learning.batch", "preferences"),
     "shown": ("turnwise.forward.images", "images"),
 }
 """Modules whose tensors stay on the host, and the case in which that has to show."""

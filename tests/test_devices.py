@@ -41,8 +41,12 @@ def quick(tmp_path_factory: pytest.TempPathFactory) -> dict[str, Any]:
 
 @pytest.fixture(scope="module")
 def thorough(tmp_path_factory: pytest.TempPathFactory) -> dict[str, Any]:
-    names = [*CASES, *(f"fault {name}" for name in FAULTS)]
-    return found(tmp_path_factory.mktemp("thorough"), names)
+    return found(tmp_path_factory.mktemp("thorough"), list(CASES))
+
+
+@pytest.fixture(scope="module")
+def faulty(tmp_path_factory: pytest.TempPathFactory) -> dict[str, Any]:
+    return found(tmp_path_factory.mktemp("faulty"), [f"fault {name}" for name in FAULTS])
 
 
 def check(name: str, case: dict[str, Any]) -> None:
@@ -74,7 +78,7 @@ def test_each_kind_of_run(thorough: dict[str, Any], name: str) -> None:
     check(name, thorough[name])
 
 
-@pytest.mark.slow
+@pytest.mark.wing("judges")
 @pytest.mark.parametrize("name", FAULTS)
-def test_each_fault(thorough: dict[str, Any], name: str) -> None:
-    assert re.search("device|weight type", thorough[f"fault {name}"])  # the latter of images
+def test_a_tensor_on_the_host_is_seen_in_every_path(faulty: dict[str, Any], name: str) -> None:
+    assert re.search("device|weight type", faulty[f"fault {name}"])  # the latter of images
