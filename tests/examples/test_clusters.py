@@ -55,7 +55,7 @@ def test_skypilots_other_machines_train_nothing(tmp_path: Path) -> None:
 @pytest.mark.wing("cluster")
 @pytest.mark.parametrize("nodes", [1, 2])
 def test_a_job_of_slurm_saves_is_queued_again_and_goes_on(tmp_path: Path, nodes: int) -> None:
-    """The signal reaches the trainer alone."""
+    """The signal reaches the trainer alone, and none of another job on the node."""
     run, queued, said = tmp_path / "runs/demo", tmp_path / "queued", tmp_path / "said"
     trainer = f"""import os, pathlib, signal, sys
 signal.signal(signal.SIGUSR1, lambda *_: os._exit(75))
@@ -68,6 +68,8 @@ signal.pause()
     _program(tmp_path, "ray", 'while [ "$1" != -- ]; do shift; done; shift; "$@"')
     environment = _path(tmp_path) | {"SLURM_JOB_ID": "7", "SLURM_JOB_NODELIST": "first"}
     environment |= {"SLURM_JOB_NUM_NODES": str(nodes), "USER": str(os.getuid())}
+    neighbour = [tmp_path / "turnwise", "train", "another"]
+    other = subprocess.Popen(neighbour, env=environment | {"SLURM_JOB_ID": "77"})
     for words in ("train demo --run", "train --resume"):
         file = (FILES / "slurm.sbatch").resolve()
         script = subprocess.Popen(["bash", file], env=environment, cwd=tmp_path)
@@ -79,6 +81,9 @@ signal.pause()
         queued.unlink()
         run.mkdir(parents=True, exist_ok=True)
         (run / "config.toml").touch()
+    assert other.poll() is None
+    other.kill()
+    other.wait()
 
 
 def _program(folder: Path, name: str, text: str, interpreter: str = "/bin/bash") -> None:
