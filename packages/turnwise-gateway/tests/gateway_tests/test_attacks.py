@@ -154,7 +154,7 @@ async def test_others_are_served_while_a_large_body_is_read() -> None:
             await asyncio.sleep(0.01)
             served_meanwhile += 1
         assert (await asking).status_code == 400
-        assert served_meanwhile > 20  # three where the loop reads it itself
+        assert served_meanwhile > 10  # three where the loop reads it itself
 
 
 async def test_requests_at_the_same_time_do_not_overrun_the_budget() -> None:

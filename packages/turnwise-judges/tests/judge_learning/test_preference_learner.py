@@ -79,7 +79,7 @@ def test_loss_and_gradient_match_a_second_computation(budget: int, temperature: 
     trained = learner(load_model(), pairs, config, temperature, tokens_per_micro_batch=budget)
     first = trained.step()
     assert first["preferences/loss"] == pytest.approx(np.log(2), abs=1e-5)
-    assert first["preferences/accuracy"] == 0
+    assert first["preferences/margin"] == pytest.approx(0, abs=1e-5)  # rounding, on some processors
     policy, reference = copy.deepcopy(trained.model).double(), load_model().double()
 
     def ratio(tokens: Tokens) -> torch.Tensor:
