@@ -158,7 +158,8 @@ def test_log_probabilities_of_a_model_are_those_of_plain_torch(
     for pair in (found, exact):
         (pair[0] * torch.arange(TOKENS) + pair[1]).sum().backward()
     for one, two in zip(model.parameters(), other.parameters(), strict=True):
-        assert torch.allclose(one.grad, two.grad, 1e-4, 1e-5)
+        # By the whole matrix: what rounding leaves of a sum that cancels is large beside it.
+        assert (one.grad - two.grad).norm() <= 1e-5 * two.grad.norm()
 
 
 def test_score_norms_are_of_the_same_distribution() -> None:
