@@ -7,7 +7,9 @@
 Models have Qwen3's shapes and random weights, so nothing is loaded. `correctness`: what the engine
 says of the tokens that it samples, against a forward pass over the whole text in float32, with the
 same weights: in that type, and in float32, where a difference above 1e-4 is an error; caches are
-evicted and weights replaced on the way. `sampling`: episodes of several turns, tokens a second.
+evicted and weights replaced on the way. `demo`: the demo's recipe to its end, once, beside its
+expected runs. `sampling`: episodes of several turns, tokens a second. `generate`: one such turn by
+transformers.
 `training`: policy updates on float32 weights in bfloat16 autocast, or on weights of the type with
 `--pure`; the share is that of the rate of one large matrix product in bfloat16, measured here.
 `step`: both, one after the other, as a training run has them; `lora`: the same with adapters alone
@@ -31,6 +33,8 @@ from collections.abc import Callable
 from pathlib import Path
 from typing import Any
 
+import gpu_peers
+
 from turnwise.threads import configure_threads
 
 SHAPES = {
@@ -41,7 +45,7 @@ SHAPES = {
     "8B": (4096, 36, 32, 8, 128, 12_288, 151_936, False),
 }
 """Width, layers, heads, key heads, head size, inner width, vocabulary, tied embeddings: Qwen3's."""
-PARTS = ("correctness", "sampling", "training", "step", "lora")
+PARTS = ("correctness", "demo", "sampling", "generate", "training", "step", "lora")
 RANK = 16
 PROMPT, OBSERVATION = 64, 32
 """Tokens before the first turn, and between two."""
@@ -92,6 +96,8 @@ def main() -> None:
     for shape in arguments.shape:
         figures[shape] = {}
         for part in arguments.parts:
+            if part == "demo" and shape != arguments.shape[0]:
+                continue  # it has a model of its own
             figures[shape][part] = fitting(arguments, shape, part)
             release(arguments)
             told = " · ".join(f"{key} {value}" for key, value in figures[shape][part].items())
@@ -219,6 +225,23 @@ def sampling(arguments: Namespace, shape: str) -> dict[str, Any]:
     seconds, memory = timed(once, arguments)
     tokens = arguments.sequences * arguments.turns * arguments.new
     return {"parameters": size(model), "tokens/s": round(tokens / seconds), **memory}
+
+
+def demo(arguments: Namespace, shape: str) -> dict[str, Any]:
+    """Whether the demo's recipe comes to what it comes to elsewhere; `shape` is not its model's."""
+    del shape
+    found = gpu_peers.demo(arguments.device)
+    if "failed" in found or found.get("within its band") is False:
+        raise WrongError(f"the demo is not as elsewhere: {found}")
+    return found
+
+
+def generate(arguments: Namespace, shape: str) -> dict[str, Any]:
+    """Tokens a second of transformers, of one turn of as many sequences as in `sampling`."""
+    model = random_model(shape, arguments.type, arguments.device)
+    sizes = arguments.sequences, PROMPT, arguments.new
+    seconds, memory = timed(lambda: gpu_peers.generate(model, *sizes), arguments)
+    return {"tokens/s": round(arguments.sequences * arguments.new / seconds), **memory}
 
 
 def training(arguments: Namespace, shape: str) -> dict[str, Any]:
