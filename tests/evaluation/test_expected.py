@@ -113,8 +113,8 @@ def test_few_runs_are_no_interval_and_a_recipe_without_runs_is_named(tmp_path: P
     file.write_text(json.dumps(values | {"runs": [{}, {}]}))
     with pytest.raises(DataError, match="has 2 runs: an interval needs 3 or more"):
         expected_of(file)
-    with pytest.raises(ConfigError, match=r"no runs of recipe 'search' .* give a run of demo"):
-        read_expected("search")
+    with pytest.raises(ConfigError, match=r"no runs of recipe 'mine' .* give a run of demo"):
+        read_expected("mine")
 
 
 def test_runs_that_come_with_turnwise_are_of_recipes_as_they_are() -> None:
