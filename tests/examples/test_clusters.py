@@ -54,7 +54,9 @@ def test_skypilots_other_machines_train_nothing(tmp_path: Path) -> None:
 @pytest.mark.long
 @pytest.mark.wing("cluster")
 @pytest.mark.parametrize("nodes", [1, 2])
-def test_a_job_of_slurm_saves_is_queued_again_and_goes_on(tmp_path: Path, nodes: int) -> None:
+def test_a_job_of_slurm_saves_is_queued_again_and_goes_on(
+    tmp_path: Path, nodes: int, request: pytest.FixtureRequest
+) -> None:
     """The signal reaches the trainer alone, and none of another job on the node."""
     run, queued, said = tmp_path / "runs/demo", tmp_path / "queued", tmp_path / "said"
     trainer = f"""import os, pathlib, signal, sys
@@ -70,6 +72,8 @@ signal.pause()
     environment |= {"SLURM_JOB_NUM_NODES": str(nodes), "USER": str(os.getuid())}
     neighbour = [tmp_path / "turnwise", "train", "another"]
     other = subprocess.Popen(neighbour, env=environment | {"SLURM_JOB_ID": "77"})
+    request.addfinalizer(lambda: (other.kill(), other.wait()))
+    _wait_for(said, "train another")
     for words in ("train demo --run", "train --resume"):
         file = (FILES / "slurm.sbatch").resolve()
         script = subprocess.Popen(["bash", file], env=environment, cwd=tmp_path)
@@ -82,8 +86,6 @@ signal.pause()
         run.mkdir(parents=True, exist_ok=True)
         (run / "config.toml").touch()
     assert other.poll() is None
-    other.kill()
-    other.wait()
 
 
 def _program(folder: Path, name: str, text: str, interpreter: str = "/bin/bash") -> None:
