@@ -276,7 +276,8 @@ def test_more_files_than_there_may_be(sandbox: Sandbox, limits: Limits) -> None:
 @pytest.mark.long
 @pytest.mark.parametrize("body", [SHARED, SHARED_ZEROS], ids=["anonymous", "by a device"])
 def test_memory_shared_without_a_file(sandbox: Sandbox, limits: Limits, body: str) -> None:
-    result = sandbox.run_python(IN_MANY.format(body=body))
+    wide = dataclasses.replace(limits, cpu_seconds=60.0)
+    result = sandbox.run_python(IN_MANY.format(body=body), limits=wide)
     if sandbox.find_tier() == "unisolated":
         assert result.status is Status.OUT_OF_MEMORY
         return
@@ -290,7 +291,8 @@ def test_memory_in_sockets(sandbox: Sandbox, limits: Limits) -> None:
     if sandbox.find_tier() == "unisolated":
         assert sandbox.run_python("").limited_by == "rlimits"
         return
-    result = sandbox.run_python(IN_MANY.format(body=UNIX_SOCKETS))
+    wide = dataclasses.replace(limits, cpu_seconds=60.0)
+    result = sandbox.run_python(IN_MANY.format(body=UNIX_SOCKETS), limits=wide)
     assert result.limited_by == "measured"
     assert result.status is Status.OUT_OF_MEMORY
     assert result.peak_memory < 4 * limits.memory
