@@ -4,6 +4,7 @@ from typing import Any
 
 import pytest
 import torch
+from torch._subclasses.fake_tensor import FakeTensor, FakeTensorMode
 from torch.nn import functional
 from torch.nn.attention import varlen
 from transformers import (
@@ -16,9 +17,10 @@ from transformers import (
 
 from tests.forward.models_for_tests import VOCABULARY, WINDOW, tiny_model
 from tests.forward.test_routers import moe
+from turnwise.forward import packing
 from turnwise.forward.attention import recompute_layers
 from turnwise.forward.hidden import hidden_states, last_hidden, why_not_packed
-from turnwise.forward.packing import Row, _at_once, _attended, kept_places
+from turnwise.forward.packing import Row, _at_once, _attended, _mixed, kept_places
 
 pytestmark = pytest.mark.numbers
 
@@ -199,3 +201,22 @@ def test_the_kernel_of_a_gpu_is_given_what_it_takes(
     pieces = zip(*(torch.split(one, LENGTHS, 2) for one in (query, key, value)), strict=True)
     alone = torch.cat([_attended(*states, None, None) for states in pieces], 2)
     torch.testing.assert_close(_at_once(query, key, value, LENGTHS, None, None), alone)
+
+
+def test_the_kernel_of_a_gpu_is_given_one_type_under_autocast(
+    monkeypatch: pytest.MonkeyPatch,
+) -> None:
+    """Where weights are float32, rotations have made queries and keys float32 again."""
+    given = []
+
+    def kernel(*states: Any, **_: Any) -> torch.Tensor:
+        given.extend(one.dtype for one in states[:3])
+        return states[0]
+
+    monkeypatch.setattr(packing, "_at_once", kernel)
+    with FakeTensorMode() as mode:
+        shape = torch.empty(1, 4, sum(LENGTHS), 8, device="meta")
+        rotated = FakeTensor(mode, shape, torch.device("cuda:0"))
+        mixed = _mixed(rotated, rotated, rotated.bfloat16(), LENGTHS, None, None)
+    assert given == [torch.bfloat16] * 3
+    assert mixed.shape == rotated.shape

@@ -210,13 +210,13 @@ def _mixed(
 ) -> Tensor:
     """The attention of all texts, [1, heads, n, size]; on a CPU in float32, as in `attend`."""
     dtype, device = query.dtype, query.device.type
-    if device == "cuda" and dtype != torch.float32:
+    # Under autocast rotations leave queries and keys in float32, and values are of the lower type.
+    common = torch.float32 if device == "cpu" else value.dtype
+    query, key, value = (one.to(common) for one in (query, key, value))
+    if device == "cuda" and common != torch.float32:
         return _at_once(query, key, value, lengths, scaling, window)
     with torch.autocast(device, enabled=False):
-        parts = [
-            torch.split(one.float() if device == "cpu" else one, list(lengths), 2)
-            for one in (query, key, value)
-        ]
+        parts = [torch.split(one, list(lengths), 2) for one in (query, key, value)]
         mixed = [_attended(q, k, v, scaling, window) for q, k, v in zip(*parts, strict=True)]
     return torch.cat(mixed, 2).to(dtype)
 
