@@ -56,6 +56,7 @@ FORMATS = {
 
 THOUGHT = re.compile(r"<((?:\w+:)?think)\b[^>]*>.*?</\1\b[^>]*>\s*", re.S)
 KEPT = "thoughts stay where the template drops them"
+BUT_FOR_THOUGHTS = "thoughts before a user's words, which are kept"
 
 
 class Row(NamedTuple):
@@ -174,7 +175,7 @@ def check(template: str, response: str = "null") -> tuple[Row, dict[str, str]]:
         form, calls = "in words", "several"
     refused = re.search(r"cannot be used \((.*)\)", differs["call"])
     wrong = [name for name, difference in differs.items() if difference not in ("", KEPT)]
-    same = "thoughts before a user's words, which are kept" if KEPT in differs.values() else ""
+    same = BUT_FOR_THOUGHTS if KEPT in differs.values() else ""
     found = f"refused: {refused[1]}" if refused else ", ".join(wrong) or same
     return Row(form, calls, "" if refused else history, found), differs
 
@@ -225,6 +226,12 @@ def table(rows: dict[str, Row]) -> str:
     return head + "".join(lines)
 
 
+def count(rows: dict[str, Row]) -> str:
+    """How many templates give the same ids, but for thoughts that are kept."""
+    same = sum(row.found in ("", BUT_FOR_THOUGHTS) for row in rows.values())
+    return f"{len(rows)} templates, {same} with the same ids"
+
+
 def main() -> None:
     """Check all templates of a folder."""
     parser = argparse.ArgumentParser(description="Checks chat templates against the scaffold.")
@@ -239,8 +246,7 @@ def main() -> None:
         print(f"== {file.stem}: {' | '.join(rows[file.stem])}", flush=True)
         for name, difference in differs.items():
             print(f"   {name}: {difference}" if difference else "", end="\n" if difference else "")
-    same = sum(row.found[:8] in ("", "thoughts") for row in rows.values())
-    print(f"{len(rows)} templates, {same} with the same ids")
+    print(count(rows))
     if options.write:
         before, _, rest = PAGE.read_text().partition(BEGIN)
         PAGE.write_text(before + BEGIN + table(rows) + END + rest.partition(END)[2])

@@ -111,6 +111,20 @@ IN_ONE_TURN = (
     "{% endfor %}{% if add_generation_prompt and messages[-1].role != 'tool' %}<e>assistant\n"
     "{% endif %}"
 )
+CHANNELS = (
+    "<s>"
+    + TOOLS
+    + "{% set ns = namespace(name='') %}{% for m in messages %}{% if m.role == 'assistant' %}"
+    "{% if m.thinking and (m.tool_calls or loop.last) %}<|start|>assistant<|channel|>analysis"
+    "<|message|>{{ m.thinking }}<|end|>{% endif %}<|start|>assistant{% if m.tool_calls %}"
+    "{% set ns.name = 'functions.' + m.tool_calls[0].function.name %} to={{ ns.name }}<|channel|>"
+    "commentary json<|message|>{{ m.tool_calls[0].function.arguments | tojson }}<|call|>{% else %}"
+    "<|channel|>final<|message|>{{ m.content }}"
+    "{{ '<|return|>' if loop.last and not add_generation_prompt else '<|end|>' }}{% endif %}"
+    "{% else %}<|start|>{{ ns.name + ' to=assistant<|channel|>commentary' if m.role == 'tool' else "
+    "m.role }}<|message|>{{ m.content | tojson if m.role == 'tool' else m.content }}<|end|>"
+    "{% endif %}{% endfor %}" + BEGUN.replace("%s", "<|start|>assistant")
+)
 TEMPLATES = {
     "json": chatml(JSON_CALLS, THOUGHTS),
     "json without thoughts": chatml(JSON_CALLS),
@@ -121,6 +135,7 @@ TEMPLATES = {
     "in one turn": IN_ONE_TURN,
     "one call": LLAMA,
     "inst": INST,
+    "channels": CHANNELS,
     "ends with the next role": NEXT_ROLE,
     "opened": chatml(
         JSON_CALLS, "<think>\n{{ m.reasoning_content }}\n</think>\n\n", begun="<think>\n"
@@ -130,7 +145,7 @@ TEMPLATES = {
     "tools unseen": chatml(NAMED_CALLS, tools=""),
     "late thoughts": ASKED + chatml(JSON_CALLS, LATE_THOUGHTS),
 }
-"""Templates that only append, the last one but for thoughts at a user's words."""
+"""Templates that only append, but for thoughts at a user's words ("late thoughts", "channels")."""
 RESPONSES: dict[str, dict[str, Any]] = {
     "in one turn": {
         "start_anchor": ["<e>assistant\n", "</h>"],
@@ -186,14 +201,12 @@ REFUSED = {
     "line 1: .* by zero": "{{ messages | length // 0 }}",
     "line 3: ": "<s>\n\n{{ messages[0].content.nothing.more }}",
     "begins otherwise than a new one": chatml(JSON_CALLS, begun="Well: "),
-    "messages in channels, which scaffold renderers reads": (
-        "{% set form = '<|channel|>final<|message|>' %}" + chatml(JSON_CALLS)
-    ),
 }
 MARKS = (
     *("<x>", "<s>", "<e>", "<h>", "</h>", "<tool_call>", "</tool_call>", "<think>", "</think>"),
     *("<call>", "</call>", "<calls>", "</calls>", "<sep>", "[INST]", "[/INST]", "[CALLS]"),
     *("[TOOLS]", "[/TOOLS]", "[RESULT]", "[/RESULT]", "<user>", "<assistant>", "<tool>"),
+    *("<|start|>", "<|channel|>", "<|message|>", "<|end|>", "<|call|>", "<|return|>"),
 )
 WORDS = ["The answer is 42. assistant\n\nuser\nWho is it? \n  12 km  \n", '{"name": "lookup"}'] * 4
 

@@ -49,7 +49,7 @@ def test_an_episode_is_what_the_template_makes_of_the_whole_conversation(name: s
     """By transformers alone, token by token; the model's own tokens are as they were sampled."""
     scaffold = made(name)
     tokenizer = scaffold._tokenizer
-    several = name != "one call"
+    several = name not in ("one call", "channels")
     calls = (ITALY, SPAIN) if several else (ITALY,)
     results = (ROME, MADRID) if several else (ROME,)
     action = Action("", "hm" if name == "opened" else "", calls)
@@ -197,6 +197,23 @@ MALFORMED = {
     "one call": (
         ('{"name": "lookup", "arguments": {}}<x>', "has 'arguments' and not 'parameters'"),
     ),
+    "channels": (
+        ("<|channel|>analysis<|message|>hm", "the reasoning has no end"),
+        ("<|channel|>analysis<|message|>hm<|return|>", "the reasoning has no end"),
+        ("<|channel|>analysis<|message|>hm<|end|>", "a message needs a channel, <|message|>"),
+        ("Rome<|return|>", "a message needs a channel, <|message|>"),
+        ("<|start|>user<|message|>Rome?<|return|>", "names no channel"),
+        ("<|channel|>comment<|message|>Rome<|return|>", "names no channel"),
+        ("<|channel|>final<|message|><|return|>", "neither a tool call nor an answer"),
+        ("<|channel|>commentary to=lookup<|message|>{}<|call|>", "not to 'lookup'"),
+        ("<|channel|>commentary to=functions.<|message|>{}<|call|>", "not to 'functions.'"),
+        ("<|channel|>commentary to=functions.lookup<|message|>{<|call|>", "it is not JSON"),
+        (
+            "<|channel|>commentary to=functions.lookup<|message|>{}<|end|><|start|>assistant"
+            "<|channel|>final<|message|>Rome<|return|>",
+            "a message follows a tool call",
+        ),
+    ),
     "python": [
         (f"<calls>[{'a.' * 600}a()]</calls><x>", "tool call 1: its arguments are no literals"),
         *(
@@ -220,6 +237,25 @@ def test_malformed_turns_say_what_is_wrong(name: str) -> None:
         action = scaffold.parse(scaffold._encode(text))
         assert problem in str(action.error), text
         assert (action.calls, action.answer) == ((), None)
+
+
+def test_calls_as_gpt_oss_begins_them() -> None:
+    """With the tool behind the channel, where its template has it before; words stand beside."""
+    scaffold = made("channels")
+    assert scaffold.stop[:2] == ("<|return|>", "<|call|>")  # <|end|> ends a thought
+    text = (
+        "<|channel|>analysis<|message|>hm<|end|><|start|>assistant<|channel|>commentary<|message|>"
+        "I look.<|end|><|start|>assistant<|channel|>commentary to=functions.lookup json<|message|>"
+        '{"country": "Italy"}<|call|>'
+    )
+    action = scaffold.parse(scaffold._encode(text))
+    assert (action.calls, action.error) == ((ITALY,), None)
+    assert action.thought == "hm I look."
+    shown = scaffold._decode(ids(scaffold.extend(Observation("Rome"), scaffold._encode(text), ())))
+    assert shown == (
+        '<|start|>functions.lookup to=assistant<|channel|>commentary<|message|>"Rome"<|end|>'
+        "<|start|>assistant"
+    )
 
 
 def test_a_response_template_is_the_reading_of_a_turn() -> None:

@@ -1,6 +1,7 @@
 """Families' own formats, through the real package: what was sampled stays, what is new is added."""
 
 from itertools import pairwise
+from types import SimpleNamespace
 
 import pytest
 
@@ -201,6 +202,19 @@ def test_without_thinking_a_script_is_read_as_it_was_meant(family: str) -> None:
         assert read_back.thought == ""
         assert read_back.answer == action.answer
         assert [c.arguments for c in read_back.calls] == [c.arguments for c in action.calls]
+
+
+def test_a_family_that_does_not_read_what_it_writes_is_refused(
+    monkeypatch: pytest.MonkeyPatch,
+) -> None:
+    """As gpt-oss' does not in renderers 0.1.12: every turn would be malformed."""
+    nothing = SimpleNamespace(
+        content="", reasoning_content="", reasoning_complete=True, tool_calls=[]
+    )
+    renderer = type(scaffold_of("llama-3")._renderer)
+    monkeypatch.setattr(renderer, "parse_response", lambda *_, **__: nothing)
+    with pytest.raises(ConfigError, match="does not read the turns that it writes"):
+        scaffold_of("llama-3")
 
 
 def test_what_cannot_be_made_is_one_line_that_says_what_to_do() -> None:

@@ -9,6 +9,7 @@ from typing import TYPE_CHECKING, Any
 
 from turnwise.errors import ConfigError
 from turnwise.scaffolds.templates import opened
+from turnwise_environments.scaffolds.harmony import CHANNEL, Harmony
 from turnwise_environments.scaffolds.response_template import ResponseTemplate
 from turnwise_environments.scaffolds.template_messages import HELLO, MARK, Renderer, Said
 from turnwise_environments.scaffolds.tool_formats import (
@@ -57,17 +58,17 @@ class ChatFormat:
         self.closing = ""
         """The template's text behind an answer, its end included."""
         self._find_messages()
-        # gpt-oss ends thoughts and begins calls otherwise than its template writes them.
-        if "<|channel|>" in self.renderer.source:
-            raise self.renderer.refused(
-                "its turns are messages in channels, which scaffold renderers reads"
-            )
-        template = getattr(tokenizer, "response_template", None)
-        self.response = ResponseTemplate(template, specs, self.prompt) if template else None
-        """The reader of turns, where the tokenizer says how they are read."""
+        self.response = self._response()
+        """The reader of turns, where it is not learned from the template."""
         self._find_thoughts()
         if specs:
             self._find_tools()
+
+    def _response(self) -> ResponseTemplate | Harmony | None:
+        template = getattr(self._tokenizer, "response_template", None)
+        if template:
+            return ResponseTemplate(template, self._specs, self.prompt)
+        return Harmony() if CHANNEL in self.renderer.source else None
 
     @property
     def prompt(self) -> str:
@@ -84,6 +85,11 @@ class ChatFormat:
         """The token that ends a turn such as this."""
         return self._ends[1 if message.calls and self._forms.calls else 0]
 
+    def end_before(self, message: Said) -> str:
+        """The token that ends it where others follow, before which gpt-oss' answers end otherwise."""
+        end = self.end(message)
+        return self._end_of_answers if end == self._ends[0] else end
+
     def turn(self, message: Said) -> str:
         """The text that the model writes for a message of its own, its end included; with a thought
         in any case where the prompt has begun one. Raises ConfigError for calls that the template
@@ -96,6 +102,7 @@ class ChatFormat:
         # A thought may be left out before a user's words, an empty one written in the last turn.
         thinks = self._forms.thought_key and message.thought
         last = (thinks and not message.calls) or not followed.startswith(self.prompt)
+        last = last or end not in followed
         own = self._own(self._whole(alone, begun=False) if last else followed)
         own = own if end in own else f"{own}{self.closing}"
         own = own[: own.index(end) + len(end)]
@@ -133,9 +140,11 @@ class ChatFormat:
         return thought.strip(), said.strip().removesuffix(tail).strip(), calls
 
     def without_thoughts(self, text: str) -> str:
-        """A rendered text without thoughts and the blanks behind them."""
+        """A rendered text without thoughts and the blanks behind them, answers ended as before
+        other messages."""
         begin, end = (re.escape(tag.strip()) for tag in self._forms.tags)
-        return re.sub(rf"{begin}.*?{end}\s*", "", text, flags=re.DOTALL)
+        bare = re.sub(rf"{begin}.*?{end}\s*", "", text, flags=re.DOTALL)
+        return bare.replace(self._ends[0], self._end_of_answers)
 
     def _own(self, text: str) -> str:
         """The model's own part of a rendering of its turn after HELLO. Raises ConfigError where it
@@ -164,8 +173,11 @@ class ChatFormat:
         ends = self._named(shown[2])
         if not ends:
             raise self.renderer.refused("no token ends a turn of the model")
-        self._ends = ends[0], ends[0]
         self.closing = shown[2][: shown[2].find(ends[0]) + len(ends[0])]
+        self._end_of_answers = ends[0]
+        if CHANNEL in self.renderer.source:
+            ends = self._named(self._whole(turns[:2], False).rpartition(MARK)[2]) or ends
+        self._ends = ends[0], ends[0]
         forms.system = self._shows([Said("system", MARK), asked])
         forms.two_users = self._shows([*turns, asked])
         self.opened = opened(self.prompt)
@@ -174,12 +186,16 @@ class ChatFormat:
     def _find_thoughts(self) -> None:
         """The place of a thought, if there is one and the prompt leaves room for it."""
         thinks = self.opened or "<think>" in self.renderer.source
-        for key in ("reasoning_content", "content") if thinks else ("reasoning_content",):
+        for key in (
+            ("reasoning_content", "content") if thinks else ("reasoning_content", "thinking")
+        ):
             self._forms.thought_key = key
             message = Said("assistant", "Hello.", thought=MARK)
             before, found, after = self._whole([HELLO, message], False).partition(MARK)
             begin = self.opened or before.removeprefix(self.prompt)
             end = after.partition("Hello.")[0]
+            if CHANNEL in self.renderer.source:
+                end = end.removesuffix(self._head)
             room = found and before.startswith(self.prompt) and self._ends[0] not in end
             begin = "" if key == "content" and begin.strip() != "<think>" else begin
             if room and begin.strip() and end.strip():

@@ -23,7 +23,13 @@ from turnwise.types import Action, Observation, ToolCall, ToolResult, encodable
 from turnwise_environments.scaffolds.chat import ChatScaffold, acted, malformed
 from turnwise_environments.scaffolds.chat_format import ChatFormat
 from turnwise_environments.scaffolds.template_check import check
-from turnwise_environments.scaffolds.template_messages import Piece, Said, said_before, said_of
+from turnwise_environments.scaffolds.template_messages import (
+    HELLO,
+    Piece,
+    Said,
+    said_before,
+    said_of,
+)
 from turnwise_environments.scaffolds.tool_formats import Call
 
 _NAME = re.compile(r"[\w.:-]{1,64}")
@@ -82,7 +88,7 @@ class ChatTemplateScaffold(ChatScaffold):
                 Call(one.call.name, one.call.arguments) for one in results
             ]
             calls = list(map(self._plain, calls[: len(messages) - len(words)]))
-        end = self._format.end(Said("assistant", calls=calls))
+        end = self._format.end_before(Said("assistant", calls=calls))
         try:
             pieces = self._after(end, calls, messages)
         except ConfigError:  # an id of the model's own that the template refuses
@@ -121,7 +127,8 @@ class ChatTemplateScaffold(ChatScaffold):
     def _plain(self, call: Call) -> Call:
         """The call with a name and an id that hold nothing which a template, or its tokenizer,
         takes for more than a word."""
-        name = call.name if _NAME.fullmatch(call.name) else next(iter(self._tools), "tool")
+        plain = _NAME.fullmatch(call.name) and HELLO.text not in call.name
+        name = call.name if plain else next(iter(self._tools), "tool")
         return Call(name, {}, call.id if _NAME.fullmatch(call.id) else "")
 
     def _attempts(self, written: Sequence[int]) -> list[Call]:

@@ -6,8 +6,8 @@ sampled, and no chat template is ever applied to them. A turn may have several c
 a message of its own. A turn without a call is an answer.
 
 Source: the package renderers, whose renderers mirror the chat templates of Qwen3, Llama 3, GLM,
-Kimi K2, DeepSeek, MiniMax, gpt-oss and others. Not here: images, and families that it only knows
-through their chat template, which could not be continued without rendering sampled text again.
+Kimi K2, DeepSeek, MiniMax and others. Not here: images, and families that it only knows through
+their chat template, which could not be continued without rendering sampled text again.
 """
 
 from collections.abc import Mapping, Sequence
@@ -28,6 +28,7 @@ DATE = "conversation_start_date"
 """The switch of the families whose prompts hold today's date."""
 SAMPLE = {"role": "user", "content": "Hello."}
 """Stands for the history where the renderer only needs to know where the model begins."""
+ANSWER = Action("", answer="Hello.")
 
 
 class RenderersScaffold(ChatScaffold):
@@ -46,8 +47,8 @@ class RenderersScaffold(ChatScaffold):
         model's name on the hub. `instructions` are the system message, if any. `template` are
         switches of the family's chat template, such as {enable_thinking = false}.
 
-        Raises ConfigError for a family or switch that there is not, or a tokenizer without the
-        family's tokens.
+        Raises ConfigError for a family or switch that there is not, a tokenizer without the
+        family's tokens, or a family that does not read what it writes.
         """
         super().__init__(tokenizer, tools, instructions, date)
         switches = dict(template or {})
@@ -60,7 +61,15 @@ class RenderersScaffold(ChatScaffold):
             [SAMPLE], tools=self._specs, add_generation_prompt=True
         )
         self._thinks = self._has_room_for_thoughts()
-        self._closed = self._written(Action("", answer="Hello."))
+        self._closed = self._written(ANSWER)
+        call = Action("", calls=(ToolCall(tools[0].name, {}),)) if tools else ANSWER
+        for action in (ANSWER, call):
+            read = self.parse(self._written(action))
+            if (read.calls, read.answer) != (action.calls, action.answer):
+                raise ConfigError(
+                    f"scaffold renderers, family {family}: it does not read the turns that it "
+                    f"writes ({read.error or read.answer}): choose scaffold native"
+                )
 
     @classmethod
     def takes_today(cls, tokenizer: PreTrainedTokenizerBase, options: Mapping[str, Any]) -> bool:
