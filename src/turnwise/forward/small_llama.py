@@ -117,6 +117,7 @@ class SmallLlama:
         self._key_heads: int = settings.num_key_value_heads
         self._size: int = model.model.layers[0].self_attn.head_dim
         self._epsilon: float = settings.rms_norm_eps
+        self._smallest = torch.tensor(self._epsilon)
         self._rotation = _rotation(model, tokens)
         self.refresh()
 
@@ -221,8 +222,8 @@ class SmallLlama:
             return functional.rms_norm(states, states.shape[-1:], weights, self._epsilon)
         # What is one kernel on a GPU is nine operations here.
         length: Tensor = torch.linalg.vector_norm(states, dim=-1, keepdim=True, dtype=torch.float32)
-        squares = length.square_().div_(states.shape[-1])
-        normed = states * squares.add_(self._epsilon).rsqrt_()
+        squares = torch.addcmul(self._smallest, length, length, value=1 / states.shape[-1])
+        normed = states * squares.rsqrt_()
         return (normed if weights is None else normed.mul_(weights)).to(states.dtype)
 
     def _packed(self, layer: Any) -> Layer:
