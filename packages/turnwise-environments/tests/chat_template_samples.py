@@ -147,6 +147,9 @@ TEMPLATES = {
 }
 """Templates that only append, but for thoughts at a user's words ("late thoughts", "channels")."""
 RESPONSES: dict[str, dict[str, Any]] = {
+    "channels": {
+        "fields": {"content": {"open": "<|channel|>final<|message|>", "close": "<|end|>"}}
+    },
     "in one turn": {
         "start_anchor": ["<e>assistant\n", "</h>"],
         "fields": {

@@ -65,10 +65,10 @@ class ChatFormat:
             self._find_tools()
 
     def _response(self) -> ResponseTemplate | Harmony | None:
+        if CHANNEL in self.renderer.source:  # published response templates read one form of calls
+            return Harmony()
         template = getattr(self._tokenizer, "response_template", None)
-        if template:
-            return ResponseTemplate(template, self._specs, self.prompt)
-        return Harmony() if CHANNEL in self.renderer.source else None
+        return ResponseTemplate(template, self._specs, self.prompt) if template else None
 
     @property
     def prompt(self) -> str:
