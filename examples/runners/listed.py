@@ -4,6 +4,7 @@ import json
 from pathlib import Path
 
 from turnwise import Environment, Task
+from turnwise.errors import DataError
 
 
 class Listed(Environment):
@@ -11,8 +12,16 @@ class Listed(Environment):
     for the program, which finds it beside the name."""
 
     def __init__(self, file, train="train", heldout="test", data=()):
-        self.names, self.data = json.loads(Path(file).read_text()), dict(data)
-        self.splits = {"train": train, "heldout": heldout}
+        try:
+            names = json.loads(Path(file).read_text())
+        except (OSError, ValueError, RecursionError) as error:
+            raise DataError(f"{file}: no JSON can be read there: {error}") from None
+        self.splits = {}
+        for split, name in {"train": train, "heldout": heldout}.items():
+            found = names.get(name) if isinstance(names, dict) else None
+            if not isinstance(found, list) or not all(isinstance(one, str) for one in found):
+                raise DataError(f"{file}: there is no list of names {name!r}, the {split} tasks")
+            self.splits[split] = [Task(one, one, data=dict(data)) for one in found]
 
     def tasks(self, split):
-        return [Task(name, name, data=self.data) for name in self.names[self.splits[split]]]
+        return self.splits[split]

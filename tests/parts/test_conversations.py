@@ -159,8 +159,8 @@ def test_a_turn_that_could_not_be_played_is_refused_with_its_place(
 @pytest.mark.parametrize(
     ("line", "said"),
     [
-        ("{", "line 2 is not JSON"),
-        ("[" * 100_000, "line 2 is not JSON"),
+        ("{", "line 2: broken JSON: Expecting property name"),
+        ("[" * 100_000, "line 2: this JSON is nested too deeply"),
         ('{"prompt": "x"}', 'line 2 has no "messages"'),
         ('{"messages": ["x"]}', 'line 2 has no "messages"'),
         ('{"messages": [{"role": "bot"}]}', "line 2 has a message of role 'bot'"),

@@ -67,7 +67,7 @@ MISTAKES = {
     "engine.name=x": "unknown engine",
     "sft.steps=1 sft.demonstrations.behaviours.faithful=1": "needs the environment's oracle",
     "sft.steps=1 sft.demonstrations.file=/nowhere.jsonl": "/nowhere.jsonl cannot be read",
-    "sft.steps=1 sft.demonstrations.file={file}": "line 2 is not JSON",
+    "sft.steps=1 sft.demonstrations.file={file}": "line 2: broken JSON",
     "sft.steps=1 sft.demonstrations.behaviours.idle=1": "unknown behaviour 'idle'",
     "reward.parts.neat.weight=1": "neat",
     "evaluation.best_of=neat evaluation.episodes_per_task=2": "unknown evaluation.best_of 'neat'",

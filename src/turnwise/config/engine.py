@@ -43,7 +43,7 @@ class EngineConfig(Section):
     @property
     def in_lockstep(self) -> bool:
         """Whether sampling waits for every episode, so that the same seed gives the same run."""
-        return False
+        return bool(getattr(self, "deterministic", False))
 
     @property
     def gpus_per_server(self) -> int:
@@ -77,10 +77,6 @@ class EmbeddedEngineConfig(EngineConfig):
     """Tokens of all trajectories together whose keys and values are held. A sequence without room
     waits, or is computed again. 0 is `max_sequences` times `rollout.max_tokens`."""
 
-    @property
-    def in_lockstep(self) -> bool:
-        return self.deterministic
-
     def build_options(self) -> dict[str, Any]:
         return {"kv_cache_tokens": self.kv_cache_tokens}
 
@@ -94,10 +90,6 @@ class OwnEngineConfig(EngineConfig):
     """Arguments of its `build`."""
     deterministic: bool = True
     """Whether it is to give the same run for the same seed."""
-
-    @property
-    def in_lockstep(self) -> bool:
-        return self.deterministic
 
     def build_options(self) -> dict[str, Any]:
         return self.options

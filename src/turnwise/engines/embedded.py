@@ -240,7 +240,7 @@ class EmbeddedEngine:
         self._schedule.drop_ended()
         if self._schedule.admission_due():
             # Running requests wait too: a pass's rows must not depend on how long a tool takes.
-            if self._deterministic and not self._all_present():
+            if self._deterministic and any(one.request is None for one in self._sessions.values()):
                 return False
             self._schedule.admit()
         if self._schedule.running:
@@ -315,9 +315,6 @@ class EmbeddedEngine:
                 await asyncio.sleep(0)  # now those go on whose turns have ended
             elif self._has_work():
                 await self._wake.wait()
-
-    def _all_present(self) -> bool:
-        return all(session.request is not None for session in self._sessions.values())
 
     def _step(self) -> None:
         """One forward pass, for all that find room in the cache; the others wait again."""

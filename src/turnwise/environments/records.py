@@ -1,7 +1,9 @@
 """A user's own data: the records of a JSON Lines file, a JSON array or a Parquet file."""
 
 import json
+import re
 from collections.abc import Callable, Iterator, Mapping, Sequence
+from contextlib import suppress
 from pathlib import Path
 from typing import Any, TypeVar
 
@@ -14,6 +16,8 @@ from turnwise.types import encodable
 SHOWN = 5
 """Most broken records of a file that have a sentence each."""
 
+_MARKS = re.compile(r'"[^"\\\n]*(?:\\.[^"\\\n]*)*"|["\[\]{},]')
+"""The marks that tell an array's entries apart: texts, each within its line, brackets, commas."""
 T = TypeVar("T")
 Row = tuple[str, Any]
 """The place of a record, which names file and line, and its content, or why it has none."""
@@ -63,11 +67,13 @@ def _record(value: Any, where: str) -> Mapping[str, Any]:
 
 
 def read_text(path: Path) -> str:
-    """The text of a UTF-8 file. Raises DataError when it is not one."""
+    """The text of a UTF-8 file. Raises DataError when it is not one, or cannot be read."""
     try:
         return path.read_text(encoding="utf-8-sig")
     except UnicodeDecodeError as error:
         raise DataError(f"{path}: not UTF-8 text, at byte {error.start}: convert it") from None
+    except OSError as error:
+        raise DataError(f"{path} cannot be read: {error.strerror}") from None
 
 
 def lines_of(text: str, path: Path) -> Iterator[tuple[str, str]]:
@@ -78,18 +84,45 @@ def lines_of(text: str, path: Path) -> Iterator[tuple[str, str]]:
             yield f"{path}, line {number}", line
 
 
-def _json_lines(path: Path) -> Iterator[Row]:
-    # What is no UTF-8 is kept, so that it voids its own line alone.
+def _json_rows(path: Path) -> Iterator[Row]:
+    # What is no UTF-8 is kept, so that it voids its own record alone. A file's beginning says what
+    # it is, and not its name: BFCL and others call JSON Lines .json.
     text = path.read_text(encoding="utf-8-sig", errors="surrogateescape")
-    for where, line in lines_of(text, path):
+    with suppress(DataError):
+        whole = parsed(text, str(path))
+        rows, kind = (whole, "entry") if isinstance(whole, list) else ([whole], "line")
+        yield from ((f"{path}, {kind} {number}", row) for number, row in enumerate(rows, 1))
+        return
+    if text.lstrip().startswith("[") and (path.suffix == ".json" or text.rstrip().endswith("]")):
+        pieces = _entries(text, path)
+    else:
+        pieces = ((where, line, 0) for where, line in lines_of(text, path))
+    for where, piece, first_line in pieces:
         try:
-            line.encode()
-            yield where, _parse(line, where, 0)
-        except UnicodeEncodeError as error:
-            at = f"at character {error.start + 1}"
-            yield where, DataError(f"{where}: not UTF-8 text, {at}: convert it")
+            yield where, parsed(piece, where, first_line)
         except DataError as error:
             yield where, error
+
+
+def _entries(text: str, path: Path) -> Iterator[tuple[str, str, int]]:
+    """The texts of an array's entries, whatever is wrong in one, each with its place and first
+    line. Raises DataError where a bracket, or a quote in a line of several, leaves them open."""
+    begin, depth, found = text.index("[") + 1, 1, list[str]()
+    for mark in _MARKS.finditer(text, begin):
+        depth += (mark[0] in "[{") - (mark[0] in "]}")
+        if depth == 0 or (depth == 1 and mark[0] == ","):
+            found.append(text[begin : mark.start()])
+            begin = mark.end()
+        alone = not found or text[begin : begin + 99].lstrip(" ").startswith("\n")
+        if depth == 0 or (mark[0] == '"' and not alone):
+            break
+    if depth or text[begin:].strip():
+        parsed(text, f"{path}, entry {len(found) + (depth > 0)}", 1)
+    line = 1 + text[: text.index("[")].count("\n")
+    for number, entry in enumerate(found, 1):
+        if entry.strip():
+            yield f"{path}, entry {number}", entry, line
+        line += entry.count("\n")
 
 
 def _parquet_rows(path: Path) -> Iterator[Row]:
@@ -101,37 +134,23 @@ def _parquet_rows(path: Path) -> Iterator[Row]:
         raise DataError(f"{path}: not a Parquet file: {error}") from None
 
 
-def _json_array(path: Path) -> Iterator[Row]:
-    text = read_text(path)
+def parsed(text: str, where: str, first_line: int = 0) -> Any:
+    """The value of a JSON text. Raises DataError, which names the line where the first is known."""
     try:
-        records = _parse(text, str(path), 1)
-    except DataError:
-        if not text.lstrip().startswith("{"):
-            raise
-        yield from _json_lines(path)  # BFCL and others call JSON Lines .json
-        return
-    records = [records] if isinstance(records, dict) else records
-    if not isinstance(records, list):
-        raise DataError(f"{path}: expected one JSON array of objects, or one object")
-    yield from ((f"{path}, entry {number}", record) for number, record in enumerate(records, 1))
-
-
-def _parse(text: str, where: str, first_line: int) -> Any:
-    try:
+        text.encode()
         found = json.loads(text)
         halves = "\\ud" in text.lower()  # of a pair of escapes: a question mark, as everywhere
         return json.loads(encodable(json.dumps(found, ensure_ascii=False))) if halves else found
     except json.JSONDecodeError as error:
-        line = f", line {error.lineno}" if first_line else ""
+        line = f", line {first_line + error.lineno - 1}" if first_line else ""
         raise DataError(f"{where}{line}: broken JSON: {error.msg}") from None
     except RecursionError:
         raise DataError(f"{where}: this JSON is nested too deeply: is it broken?") from None
-    except ValueError as error:  # a number with more digits than Python reads
-        raise DataError(f"{where}: {error}") from None
+    except UnicodeEncodeError as error:
+        at = f"at character {error.start + 1}"
+        raise DataError(f"{where}: not UTF-8 text, {at}: convert it") from None
+    except ValueError:
+        raise DataError(f"{where}: a number has more digits than Python reads") from None
 
 
-_READERS: Mapping[str, Callable[[Path], Iterator[Row]]] = {
-    ".jsonl": _json_lines,
-    ".json": _json_array,
-    ".parquet": _parquet_rows,
-}
+_READERS = {".jsonl": _json_rows, ".json": _json_rows, ".parquet": _parquet_rows}

@@ -68,7 +68,8 @@ def make_runner(model: Any, tokens: int, longest: int) -> Runner | OwnRunner:
             if isinstance(runner, OwnRunner):
                 logger.info("%s is sampled from over its own caches: %s", name, "; ".join(reasons))
             return make(model, tokens)
-        reasons.append(f"{what} off by {_in_nats(found)}")
+        distance = f"{found:.2g} nats" if math.isfinite(found) else "more than can be computed"
+        reasons.append(f"{what} off by {distance}")
     length, why = past_boundaries(model, longest), "; ".join(dict.fromkeys(reasons))
     raise NotSupportedError(
         f"the embedded engine cannot sample from {name}: over histories of up to {length} tokens "
@@ -120,10 +121,6 @@ def _attends_by_spans(make: Way, twin: Any, longest: int) -> bool:
 def _on_new_cache(runner: Runner | OwnRunner, model: Any, longest: int) -> Pass:
     cache: Any = runner.empty_cache(_places(model, longest))
     return partial(runner.forward, cache=cache)
-
-
-def _in_nats(distance: float) -> str:
-    return f"{distance:.2g} nats" if math.isfinite(distance) else "more than can be computed"
 
 
 def _disagreement(model: Any, run: Pass, longest: int) -> float:

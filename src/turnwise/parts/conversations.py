@@ -10,10 +10,11 @@ A file in another format is read by a part of the kind `file_format`.
 import json
 import math
 from collections.abc import Callable, Collection, Iterator, Mapping, Sequence
+from contextlib import suppress
 from pathlib import Path
 from typing import Any
 
-from turnwise.environments.records import lines_of
+from turnwise.environments.records import lines_of, parsed, read_text
 from turnwise.errors import DataError
 from turnwise.registry import Registry
 from turnwise.scaffolds.base import Scaffold
@@ -43,14 +44,10 @@ def read_conversations(file: Path) -> list[tuple[str, list[Message]]]:
 
 def _read(file: Path, files: Collection[Path]) -> Iterator[tuple[str, list[Message]]]:
     """The conversations of one of several files; in a folder, other JSON than ATIF is left out."""
-    try:
-        text = file.read_text(encoding="utf-8-sig")  # some editors write a mark before it
-    except (OSError, UnicodeDecodeError) as error:
-        raise DataError(f"sft.demonstrations.file {file} cannot be read: {error}") from None
-    try:
+    text = read_text(file)
+    whole = None
+    with suppress(ValueError, RecursionError):
         whole = json.loads(text)
-    except (ValueError, RecursionError):
-        whole = None
     if isinstance(whole, dict) and str(whole.get("schema_version")).startswith("ATIF-"):
         for place, messages in FILE_FORMATS.get("atif")(whole, str(file), file.parent, files):
             yield place, checked_messages(messages, place)
@@ -60,10 +57,7 @@ def _read(file: Path, files: Collection[Path]) -> Iterator[tuple[str, list[Messa
 
 
 def _messages(line: str, place: str) -> list[Message]:
-    try:
-        value = json.loads(line)
-    except (ValueError, RecursionError):
-        raise DataError(f"{place} is not JSON") from None
+    value = parsed(line, place)
     return checked_messages(value.get("messages") if isinstance(value, dict) else value, place)
 
 
@@ -199,11 +193,9 @@ def _text(message: Message, place: str) -> str:
     content = message.get("content")
     if content is None or isinstance(content, str):
         return content or ""
-    if not isinstance(content, list) or not all(isinstance(part, dict) for part in content):
-        raise DataError(f"{place}: content is text, or a list of parts with text each")
-    for part in content:
-        if not isinstance(part.get("text"), str):
-            kind = part.get("type")
+    for part in content if isinstance(content, list) else [content]:
+        if not isinstance(part, dict) or not isinstance(part.get("text"), str):
+            kind = part.get("type") if isinstance(part, dict) else part
             raise DataError(
                 f"{place}: content is text, or a list of parts with text each, and not {kind!r}: "
                 "demonstrations of a file have words alone"

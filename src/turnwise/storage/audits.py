@@ -1,7 +1,6 @@
 """Audits in a run's folder: what was checked of it, with figure, bound and result."""
 
 import json
-import math
 from collections.abc import Iterable, Mapping
 from dataclasses import asdict, dataclass
 from pathlib import Path
@@ -36,8 +35,8 @@ class Finding:
 
 
 def write_audit(folder: RunFolder, name: str, title: str, findings: Iterable[Finding]) -> None:
-    rows = [
-        {key: None if _is_nan(value) else value for key, value in asdict(finding).items()}
+    rows = [  # NaN, which equals nothing, is no JSON
+        {key: None if value != value else value for key, value in asdict(finding).items()}
         for finding in findings
     ]
     text = json.dumps({"title": title, "findings": rows}, indent=2) + "\n"
@@ -61,7 +60,3 @@ def read_audit(path: Path, name: str) -> Mapping[str, Any]:
         return {"title": found["title"], "findings": [Finding(**one) for one in found["findings"]]}
     except (OSError, ValueError, LookupError, TypeError) as error:
         raise DataError(f"{file} cannot be read: {error!r}") from None
-
-
-def _is_nan(value: Any) -> bool:
-    return isinstance(value, float) and math.isnan(value)

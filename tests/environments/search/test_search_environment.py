@@ -229,7 +229,7 @@ BROKEN_DOCUMENTS = {
     "line 1: there is no field 'text' or 'contents'": '{"title": "a"}\n',
     "line 1: there is no field 'title' or 'name'": '{"text": "a"}\n',
     "line 1: 'text' must be a string": '{"title": "a", "text": 5}\n',
-    "line 1: expected a JSON object": "[1]\n",
+    "entry 1: expected a JSON object": "[1]\n",
     "no documents with text": "\n",
 }
 

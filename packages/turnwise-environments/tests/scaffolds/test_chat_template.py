@@ -16,7 +16,7 @@ from turnwise.scaffolds.registry import make_scaffold
 from turnwise.tokens import Segment, Source
 from turnwise.types import Action, Observation, ToolCall, ToolResult
 from turnwise_environments.scaffolds.chat_template import ChatTemplateScaffold
-from turnwise_environments.scaffolds.tool_formats import PythonCalls
+from turnwise_environments.scaffolds.tool_formats import Call, NamedCalls, PythonCalls
 
 TOOLS = Capitals().tools()
 ITALY, SPAIN = (ToolCall("lookup", {"country": land}) for land in ("Italy", "Spain"))
@@ -186,6 +186,7 @@ MALFORMED = {
     "json": (
         ("<tool_call>\n{nonsense}\n</tool_call><x>", "tool call 1: it is not JSON"),
         ("<tool_call>\n{}</tool_call><x>", "tool call 1: it has no 'name'"),
+        ('<tool_call>{"name": " ", "arguments": {}}</tool_call><x>', "it has no 'name'"),
         ('<tool_call>{"name": "lookup", "arguments": [1]}</tool_call>', "are no JSON object"),
         ('<tool_call>{"name": "lookup", "parameters": {}}</tool_call>', "not 'arguments'"),
         ('<tool_call>{"name": "lookup", "arguments": {}}', "</tool_call> does not follow"),
@@ -315,6 +316,14 @@ def test_a_damaged_turn_is_malformed_or_another_action_and_goes_on(name: str) ->
         assert sum(done) == 1
         result = ToolResult(ITALY, "Rome")
         assert scaffold.extend(Observation("Rome"), written, (result,))
+
+
+def test_a_call_without_a_name_before_its_arguments_says_so() -> None:
+    form = NamedCalls("<call>", "<sep>", "</call>")
+    assert form.read("<call>lookup:0<sep>{}</call>") == ("", [Call("lookup", {})])
+    for named in ("", " ", ":0"):
+        with pytest.raises(ValueError, match="tool call 1: it has no name"):
+            form.read(f"<call>{named}<sep>{{}}</call>")
 
 
 def test_a_list_of_calls_that_python_does_not_read_is_malformed() -> None:

@@ -163,6 +163,7 @@ def test_malformed_calls_say_what_is_wrong() -> None:
         ('<tool_call>\n{"arguments": {}}\n</tool_call><|im_end|>', "tool call 1: missing name"),
         ('<tool_call>\n{"name": "lookup", "arguments": [1]}\n</tool_call>', "and an object"),
         ('<tool_call>\n{"name": ["a"], "arguments": {}}\n</tool_call>', "needs a name"),
+        ('<tool_call>\n{"name": " ", "arguments": {}}\n</tool_call>', "needs a name"),
         ('<tool_call>\n{"name": "lookup"', "tool call 1: unclosed block"),
         ("<think>\n</think>\n\n<|im_end|>", "neither a tool call nor an answer"),
         (f"<tool_call>\n{'[' * 9000}\n</tool_call><|im_end|>", "cannot be read: maximum recurs"),

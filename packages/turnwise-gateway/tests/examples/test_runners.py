@@ -22,6 +22,7 @@ from turnwise.config import RolloutConfig, load_recipe
 from turnwise.engines.scripted import ScriptedEngine
 from turnwise.environments.base import Environment
 from turnwise.environments.registry import make_environment
+from turnwise.errors import DataError
 from turnwise.types import Outcome, Trajectory
 from turnwise_gateway.agent_episode import make_host
 from turnwise_gateway.settings import AnyAgentConfig, CommandAgent, FunctionAgent
@@ -150,6 +151,25 @@ def test_listed_tasks_have_names_and_data_alone(tmp_path: Path) -> None:
     made = make_environment(f"{FOLDER}/listed.py:Listed", options)
     assert [one.id for one in made.tasks("train")] == ["a", "b"]
     assert [(one.id, one.data) for one in made.tasks("heldout")] == [("c", {"domain": "mock"})]
+
+
+@pytest.mark.parametrize(
+    ("text", "problem"),
+    [
+        (None, "no JSON can be read there"),
+        ('{"train": ["a"', "no JSON can be read there"),
+        ('["a"]', "no list of names 'train', the train tasks"),
+        ('{"train": ["a"], "test": "a"}', "no list of names 'test', the heldout tasks"),
+        ('{"train": [1], "test": ["a"]}', "no list of names 'train'"),
+    ],
+)
+def test_a_broken_list_is_one_line(text: str | None, problem: str, tmp_path: Path) -> None:
+    file = tmp_path / "names.json"
+    if text is not None:
+        file.write_text(text)
+    with pytest.raises(DataError, match=f"{file}: .*{problem}") as error:
+        make_environment(f"{FOLDER}/listed.py:Listed", {"file": str(file)})
+    assert "\n" not in str(error.value)
 
 
 REPLIES = (
@@ -343,6 +363,31 @@ def test_rows_of_nemo_gym_show_their_last_message(tmp_path: Path) -> None:
         ("heldout-0", "Reply."),
         ("heldout-1", "Reply."),
     ]
+
+
+@pytest.mark.parametrize(
+    ("text", "problem"),
+    [
+        (None, " cannot be read"),
+        (b"\xff", " cannot be read"),
+        (b"\n", ": there are no rows in it"),
+        (json.dumps(ROW).encode() + b'\n\n{"resp', ", line 3: no row of NeMo Gym"),
+        (b'{"id": 1}', ", line 1: no row of NeMo Gym: KeyError"),
+        (b"3", ", line 1: no row of NeMo Gym"),
+        (b'{"responses_create_params": {"input": []}}', ", line 1: no row of NeMo Gym"),
+    ],
+)
+def test_a_broken_file_of_nemo_gym_is_one_line(
+    text: bytes | None, problem: str, tmp_path: Path
+) -> None:
+    file = tmp_path / "rows.jsonl"
+    if text is not None:
+        file.write_bytes(text)
+    options = {"train": str(file), "heldout": str(file), "agent": "one"}
+    made = make_environment(f"{FOLDER}/nemo_gym_tasks.py:Rows", options)
+    with pytest.raises(DataError, match=f"{file}{problem}") as error:
+        made.tasks("train")
+    assert "\n" not in str(error.value)
 
 
 HEAD = "http://127.0.0.1:11000"

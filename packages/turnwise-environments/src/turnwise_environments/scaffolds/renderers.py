@@ -132,7 +132,8 @@ class RenderersScaffold(ChatScaffold):
             if call.status != "ok":
                 problem = f"tool call {number}: {call.status.value.replace('_', ' ')}"
                 return malformed(text, thought, problem)
-            if not isinstance(call.name, str) or not isinstance(call.arguments, dict):
+            named = isinstance(call.name, str) and call.name.strip()
+            if not named or not isinstance(call.arguments, dict):
                 return malformed(text, thought, f"tool call {number} needs a name and an object")
             try:
                 check_characters(call.arguments)

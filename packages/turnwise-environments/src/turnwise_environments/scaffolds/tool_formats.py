@@ -88,7 +88,7 @@ class JsonCalls:
         if isinstance(entry, dict) and isinstance(entry.get("function"), dict):
             entry = {**entry, **entry["function"]}
         name = entry.get(self.name_key) if isinstance(entry, dict) else None
-        if not isinstance(name, str):
+        if not isinstance(name, str) or not name.strip():
             raise ValueError(f"tool call {place}: it has no {self.name_key!r}")
         others = [key for key in _ARGUMENTS if key in entry]
         if others and self.arguments_key not in entry:
@@ -128,6 +128,8 @@ class NamedCalls:
             said += rest.lstrip().removeprefix(after)
             named, _, own = head.partition(self.before_id) if self.before_id else (head, "", "")
             name = re.sub(r":\d+$", "", named.strip())  # Kimi counts them
+            if not name:
+                raise ValueError(f"tool call {place}: it has no name")
             calls.append(Call(name, _object(arguments, place), own.strip()))
         return _without(said, self.around) if calls else said, calls
 
