@@ -86,7 +86,7 @@ class ChatFormat:
         return self._ends[1 if message.calls and self._forms.calls else 0]
 
     def end_before(self, message: Said) -> str:
-        """The token that ends it where others follow, before which gpt-oss' answers end otherwise."""
+        """The token that ends it before others, where gpt-oss' answers end otherwise."""
         end = self.end(message)
         return self._end_of_answers if end == self._ends[0] else end
 
