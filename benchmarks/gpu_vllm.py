@@ -19,15 +19,17 @@ from typing import Any
 
 import torch
 from engine_measurements import endless_tokenizer
-from gpu import episodes, longest
+from gpu_engine import episodes, longest
+from gpu_models import random_model
 
 from turnwise_vllm.make import make_vllm
 from turnwise_vllm.settings import StartedServers, VllmEngineConfig
 
 
-def measured(arguments: Namespace, model: Any) -> dict[str, Any]:
+def vllm(arguments: Namespace, shape: str) -> dict[str, Any]:
     """Tokens a second of a server, the seconds until it has new weights, and how far its
     log-probabilities are from the model's own."""
+    model = random_model(shape, arguments.type, arguments.device)
     found: dict[str, Any] = {"transport": arguments.transport}
     servers = StartedServers(
         python=arguments.vllm,

@@ -41,6 +41,7 @@ CONTENDERS: dict[str, tuple[str, tuple[str, ...]]] = {
         "turnwise",
         ("learning.compute_dtype=bfloat16",),
     ),
+    "turnwise, bfloat16 weights": ("turnwise", ("model.dtype=bfloat16",)),
     "turnwise, shared prefixes": ("turnwise", ("learning.share_prefixes=true",)),
     "TRL": ("trl", ()),
     "TRL, bfloat16": ("trl", ("bf16=true",)),
@@ -69,12 +70,12 @@ def main() -> None:
     figures: dict[str, Any] = {"machine": describe(arguments.threads), "rates": rates()}
     print(table([{**figures["machine"], **figures["rates"]}]), flush=True)
     with tempfile.TemporaryDirectory() as place:
-        from whole_step_task import write_task
+        from whole_step_task import SHAPES, write_task
 
         folder = Path(place)
         tokenizer = load_tokenizer(ModelConfig())
         sizes = arguments.tasks, arguments.group, arguments.turn_tokens
-        write_task(folder, tokenizer, *sizes, arguments.shape)
+        write_task(folder, tokenizer, *sizes, SHAPES[arguments.shape])
         for name, rows in measure(folder, arguments):
             figures[name] = rows
             print(f"\n## {name}\n\n{table(rows)}", flush=True)
@@ -87,11 +88,7 @@ def measure(
     folder: Path, arguments: argparse.Namespace
 ) -> Iterator[tuple[str, list[dict[str, Any]]]]:
     """A table for tools that answer at once, and one for tools that do not."""
-    from whole_step_task import TURNS
-
-    trajectories = arguments.tasks * arguments.group
-    sampled = trajectories * TURNS * arguments.turn_tokens
-    wanted = {"trajectories": trajectories, "turns": trajectories * TURNS, "sampled": sampled}
+    wanted = work_wanted(arguments.tasks, arguments.group, arguments.turn_tokens)
     with contextlib.ExitStack() as stack:
         started = [
             stack.enter_context(start(name, folder, arguments.threads))
@@ -110,12 +107,23 @@ def measure(
             yield "slow tools", summary(answers)
 
 
-def start(name: str, folder: Path, threads: int) -> Contender:
-    """A contender's process."""
+def work_wanted(tasks: int, group: int, turn_tokens: int) -> dict[str, int]:
+    """How much each contender has to do in a round."""
+    from whole_step_task import TURNS
+
+    turns = tasks * group * TURNS
+    return {"trajectories": tasks * group, "turns": turns, "sampled": turns * turn_tokens}
+
+
+def start(
+    name: str, folder: Path, threads: int, peers: Path | None = None, others: Sequence[str] = ()
+) -> Contender:
+    """A contender's process; its interpreter may be another than that of `peers.py`, and there may
+    be other changes of its settings."""
     kind, changes = CONTENDERS[name]
-    python = sys.executable if kind == OURS else interpreter(kind)
+    python = sys.executable if kind == OURS else peers or interpreter(kind)
     worker = Path(__file__).parent / f"whole_step_{kind}.py"
-    command = [python, worker, folder, str(threads), *changes]
+    command = [python, worker, folder, str(threads), *changes, *others]
     return Contender(name, command, {"OMP_NUM_THREADS": str(threads)})
 
 
@@ -153,6 +161,7 @@ def summary(answers: dict[str, list[dict[str, Any]]]) -> list[dict[str, Any]]:
                 "step, s": round(middle(seconds), 2),
                 "processor, s": round(middle([found["processor"] for found in rounds]), 2),
                 "sampling and tools, s": round(middle([found["rollout"] for found in rounds]), 2),
+                **({"memory, GB": round(rounds[-1]["memory"], 1)} if "memory" in rounds[0] else {}),
                 "turnwise is faster by": ratio(seconds, ours) if ours else "",
                 "rounds": rounds,
             }

@@ -79,15 +79,18 @@ def write_task(
     tasks: int,
     group: int,
     turn_tokens: int,
-    shape: str = "tiny",
+    make_config: Callable[..., PreTrainedConfig] = tiny_config,
+    device: str = "cpu",
 ) -> None:
     """Model and tokenizer as every contender loads them, and `task.json`, what they have to do:
     `group` trajectories of each of `tasks` questions, of which there are eight, in turns of
-    `turn_tokens`, 8 or more; the model is of one of SHAPES."""
+    `turn_tokens`, 8 or more. The model, whose embeddings must not be tied, has the configuration
+    that is made for the tokenizer, and its numbers are drawn on the device."""
     tokenizer.chat_template = CHAT_TEMPLATE
     tokenizer.response_template = RESPONSE_TEMPLATE
     chain = chain_of(tokenizer, turn_tokens)
-    model = chained_model(SHAPES[shape](tokenizer), tokenizer, chain)
+    with torch.device(device):
+        model = chained_model(make_config(tokenizer), tokenizer, chain)
     tokenizer.save_pretrained(folder)
     model.save_pretrained(folder)
     task = {

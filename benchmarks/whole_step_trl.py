@@ -20,6 +20,7 @@ from contenders import Stopwatch, Worker
 from datasets import Dataset
 from transformers import AutoModelForCausalLM, AutoTokenizer, TrainerCallback
 from trl import GRPOConfig, GRPOTrainer
+from whole_step_device import settled
 from whole_step_work import work_of
 
 STEPS = 1_000_000
@@ -73,10 +74,11 @@ class Rounds(TrainerCallback):
         self.watch = Stopwatch()
 
     def on_step_end(self, *_: Any, **__: Any) -> None:
+        memory = settled()
         times = self.watch.read()
         assert self.trainer is not None
         found = {"rollout": self.trainer.rollout, "work": self.trainer.work}
-        Lookup.delay = self.worker.answer(**times, **found)["delay"]
+        Lookup.delay = self.worker.answer(**times, **memory, **found)["delay"]
         self.watch = Stopwatch()
 
 
@@ -96,7 +98,7 @@ def main() -> None:
         "learning_rate": 1e-9,
         "lr_scheduler_type": "constant",
         "beta": 0.0,
-        "use_cpu": True,
+        "use_cpu": not torch.cuda.is_available(),
         "bf16": False,
         "gradient_checkpointing": False,
         "dataloader_pin_memory": False,

@@ -14,6 +14,7 @@ from pathlib import Path
 
 import pyarrow.parquet as pq
 from contenders import Stopwatch, Worker
+from whole_step_device import settled
 from whole_step_environment import Lookup
 from whole_step_work import work_of
 
@@ -40,6 +41,7 @@ class Rounds(SilentDisplay):
 
     def advance(self, text: str = "") -> None:
         """A step is over, but for new weights, which the next one begins with."""
+        memory = settled()
         times = self.watch.read()
         self.step += 1
         file = self.folder.path / "trajectories" / f"step-{self.step:06d}.parquet"
@@ -49,7 +51,7 @@ class Rounds(SilentDisplay):
         )
         timing = list(self.folder.lines("timing.jsonl"))[-1]
         found = {"rollout": timing["seconds/rollout"], "work": work}
-        Lookup.delay = self.worker.answer(**times, **found)["delay"]
+        Lookup.delay = self.worker.answer(**times, **memory, **found)["delay"]
         self.watch = Stopwatch()
 
 
