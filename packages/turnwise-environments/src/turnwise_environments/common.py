@@ -1,4 +1,4 @@
-"""Small things that several environments need: ids, optional packages, checks of what is given."""
+"""Small things that several environments need: ids, limits, checks of packages and of options."""
 
 import hashlib
 import json
@@ -9,6 +9,7 @@ from importlib.util import find_spec
 from typing import Any, TypeVar
 
 from turnwise.errors import ConfigError, DataError, MissingExtraError, unknown_name
+from turnwise.sandbox.settings import Limits
 
 Kind = TypeVar("Kind")
 
@@ -28,6 +29,17 @@ def ids_with(name: str) -> Callable[[Mapping[Any, Sequence[Any]]], str]:
     return lambda tasks: json.dumps(
         [[one.id, one.secret[name]] for split in tasks.values() for one in split]
     )
+
+
+def working_limits(seconds: float, memory: int, **others: Any) -> Limits:
+    """The limits of programs that compute: `seconds` of processor time, and of the clock up to four
+    times as much, since others may have the processor.
+
+    >>> working_limits(5.0, 256 * MEBIBYTE).seconds
+    20.0
+    """
+    clock = min(4 * seconds, seconds + 15)
+    return Limits(seconds=clock, cpu_seconds=seconds, memory=memory, **others)
 
 
 def check_installed(package: str, extra: str) -> None:

@@ -16,6 +16,7 @@ from turnwise.types import Action, Task
 from turnwise_environments.choosing import all_tasks
 from turnwise_environments.code.environment import Code, program_of
 from turnwise_environments.code.tasks import (
+    ALL_SLOW,
     ENDS,
     STEPS,
     MadeFunctions,
@@ -224,6 +225,29 @@ def test_records_that_are_left_out_are_told(tmp_path: Path, kind: type[ProgramFi
     path = write(tmp_path / "p.json", RECORD, {**RECORD, "buggy": ""})
     (told,) = kind(path).load().warnings
     assert "entry 2: 'buggy' must be there" in told
+
+
+def test_a_program_with_slow_tests_alone_is_left_out(tmp_path: Path) -> None:
+    slow = [[[6404180, []], 1]]
+    source = "def knapsack(capacity, items): ..."
+    record = {"name": "knapsack", "buggy": source, "correct": source, "tests": slow}
+    for kind in (ProgramFile, programs.ProgramFile):
+        found = kind(write(tmp_path / "p.json", RECORD, record)).load()
+        assert sum(len(one) for one in found.tasks.values()) == 1
+        assert found.warnings == ["1 programs were left out: " + ALL_SLOW]
+        with pytest.raises(DataError, match=f"there are no programs in it.*{ALL_SLOW}"):
+            kind(write(tmp_path / "p.json", record)).load()
+
+
+def test_programs_have_time_of_the_processor(tmp_path: Path) -> None:
+    """One that waits for the processor longer than its limit is right, one that computes is not."""
+    file = ProgramFile(write(tmp_path / "p.json", RECORD), heldout_share=0.0)
+    environment = Code(file, seconds=1.0)
+    (task,) = environment.tasks("train")
+    waiting = f"import time; time.sleep(1.5)\n{RECORD['correct']}"
+    assert judged(environment, task, answered(waiting)).reward == 1.0
+    computing = f"while True: pass\n{RECORD['correct']}"
+    assert "cpu_limit" in judged(environment, task, answered(computing)).detail
 
 
 def test_without_its_sandbox_there_is_no_verdict() -> None:

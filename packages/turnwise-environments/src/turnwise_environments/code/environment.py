@@ -16,7 +16,7 @@ from turnwise.environments.turn_parts import results_of, share, share_of_turn
 from turnwise.ranges import Seconds
 from turnwise.sandbox.base import CodeSandbox
 from turnwise.sandbox.choice import make_sandbox
-from turnwise.sandbox.settings import MEBIBYTE, Limits
+from turnwise.sandbox.settings import MEBIBYTE
 from turnwise.tools.tool import tool
 from turnwise.types import Action, Task, Trajectory, Verdict
 from turnwise_environments.code.tasks import (
@@ -27,6 +27,7 @@ from turnwise_environments.code.tasks import (
     as_json,
     draw,
 )
+from turnwise_environments.common import working_limits
 from turnwise_sandbox.grading import Case, grade_function
 from turnwise_sandbox.tools.python import observation, tells_of_failure
 
@@ -55,10 +56,9 @@ class Code(Environment):
         seconds: Seconds = 5.0,
         sandbox: Mapping[str, Any] = {},
     ) -> None:
-        """A run, and all hidden calls together, may take `seconds`. `sandbox` is a recipe's table
-        (see `make_sandbox`)."""
-        limits = Limits(seconds=seconds, cpu_seconds=seconds, memory=256 * MEBIBYTE)
-        self.sandbox = make_sandbox(sandbox, limits)
+        """A run, and all hidden calls together, may take `seconds` of the processor, and up to four times
+        as many of the clock. `sandbox` is a recipe's table (see `make_sandbox`)."""
+        self.sandbox = make_sandbox(sandbox, working_limits(seconds, 256 * MEBIBYTE))
         self.task_set = tasks.load()
         self._made = tasks if isinstance(tasks, MadeFunctions) else STANDARD
 

@@ -197,6 +197,7 @@ def tasks_content(tasks: Tasks) -> str:
 SLOW = {("knapsack", 6404180), ("levenshtein", "amanaplanacanalpanama")}
 """Program and first argument of the tests that even the correct program has no time or memory for:
 They are left out."""
+ALL_SLOW = "all its tests need more time than there is"
 TOLERANT = "epsilon"
 
 _AS_JSON = """
@@ -235,8 +236,8 @@ class ProgramFile(TaskFile):
         return TaskSet.read(self, read_program, "programs", content=tasks_content)
 
 
-def read_program(record: Mapping[str, Any], where: str) -> Task:
-    """The task of a record. Raises DataError."""
+def read_program(record: Mapping[str, Any], where: str) -> Task | str:
+    """The task of a record, or why it has none. Raises DataError."""
     check_texts(record, ("name", "buggy", "correct"), where)
     tests = record.get("tests")
     if not isinstance(tests, list) or not tests or not all(map(_is_test, tests)):
@@ -253,6 +254,8 @@ def read_program(record: Mapping[str, Any], where: str) -> Task:
         ]
     except (IndexError, TypeError, ValueError):
         raise DataError(f"{where}: each of 'tests' must give {TOLERANT!r}, a number") from None
+    if not cases:
+        return ALL_SLOW
     prompt = (
         f"The Python function {name} does not do what it should. Repair it, and give the whole "
         f"program.\n\n{record['buggy'].strip()}"

@@ -12,8 +12,9 @@ from collections.abc import Mapping, Sequence
 from turnwise.environments.base import Environment, EnvironmentSpec
 from turnwise.environments.turn_parts import share
 from turnwise.ranges import Seconds
-from turnwise.sandbox.settings import MEBIBYTE, Limits, SandboxSettings
+from turnwise.sandbox.settings import MEBIBYTE, SandboxSettings
 from turnwise.types import Action, Observation, Task, ToolCall, Trajectory, Verdict
+from turnwise_environments.common import working_limits
 from turnwise_environments.folders import workspace_of
 from turnwise_environments.repair import instances, programs, tasks
 from turnwise_environments.repair.instances import InstanceFile, base_files, git_folder
@@ -58,10 +59,8 @@ class Repair(WorkspaceTools, Environment):
         seconds: Seconds = 5.0,
     ) -> None:
         """`packages` are folders that the code may import from. A shell call, and all tests
-        together, may take `seconds`."""
-        limits = Limits(
-            seconds=seconds, cpu_seconds=seconds, memory=512 * MEBIBYTE, files=MOST_FILES
-        )
+        together, may take `seconds` of the processor, and up to four times as many of the clock."""
+        limits = working_limits(seconds, 512 * MEBIBYTE, files=MOST_FILES)
         self.sandbox = Sandbox(SandboxSettings(limits=limits, packages=tuple(packages)))
         self.task_set = tasks.load()
         if isinstance(tasks, InstanceFile):
