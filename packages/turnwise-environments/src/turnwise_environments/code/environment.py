@@ -56,8 +56,8 @@ class Code(Environment):
         seconds: Seconds = 5.0,
         sandbox: Mapping[str, Any] = {},
     ) -> None:
-        """A run, and all hidden calls together, may take `seconds` of the processor, and up to four times
-        as many of the clock. `sandbox` is a recipe's table (see `make_sandbox`)."""
+        """A run, and all hidden calls together, may take `seconds` of the processor, and up to four
+        times as many of the clock. `sandbox` is a recipe's table (see `make_sandbox`)."""
         self.sandbox = make_sandbox(sandbox, working_limits(seconds, 256 * MEBIBYTE))
         self.task_set = tasks.load()
         self._made = tasks if isinstance(tasks, MadeFunctions) else STANDARD
