@@ -85,6 +85,16 @@ def test_fewer_lakes_than_are_asked_for_are_told() -> None:
     assert not FrozenLake(maps=20).task_set.warnings
 
 
+@pytest.mark.parametrize(("size", "share", "least"), [(4, 0.1, 0.14), (8, 0.2, 0.32)])
+def test_lakes_that_hardly_ever_have_a_way_are_refused(
+    size: int, share: float, least: float
+) -> None:
+    """gymnasium draws until one has: without end, for a share near 0."""
+    with pytest.raises(ConfigError, match=f"give {least} or more"):
+        FrozenLake(size=size, frozen_share=share)
+    assert FrozenLake(size=size, maps=4, frozen_share=least).tasks("train")
+
+
 @pytest.mark.long
 async def test_slipping_is_as_frequent_as_it_should_be() -> None:
     """From the corner, `right` slips: a third each right, down, and (into the wall) back up."""

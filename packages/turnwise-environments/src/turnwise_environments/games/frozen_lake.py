@@ -141,7 +141,16 @@ def _distances(rows: Sequence[str]) -> dict[int, int]:
 
 @cache  # seconds for thousands, and checks make the environment several times
 def _random_maps(size: int, count: int, frozen_share: float) -> Sequence[tuple[str, ...]]:
-    """Different ones, each with a way to the goal; fewer than asked where there are not so many."""
+    """Different ones, each with a way to the goal; fewer than asked where there are not so many.
+    Raises ConfigError where hardly any has one: gymnasium draws until it finds it."""
+    # The shortest ways, on average, of a map: 2 size - 3 squares between start and goal are frozen.
+    shortest = math.comb(2 * size - 2, size - 1)
+    least = math.ceil(100 * (1e-3 / shortest) ** (1 / (2 * size - 3))) / 100
+    if frozen_share < least:
+        raise ConfigError(
+            f"frozen_lake: of maps of size {size} with frozen_share = {frozen_share} hardly any has"
+            f" a way to the goal: give {least} or more"
+        )
     generate, found = _toy_text().generate_random_map, dict[tuple[str, ...], None]()
     for seed in range(4 * count):
         found[tuple(generate(size, frozen_share, seed))] = None
