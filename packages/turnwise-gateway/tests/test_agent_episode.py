@@ -264,6 +264,25 @@ def test_a_plain_function_runs_in_a_thread_and_has_the_environment_s_tools(tmp_p
     assert booked.outcome is Outcome.SUCCESS, booked.problem
 
 
+OFFERING = """
+FORM = {"type": "object", "properties": {"country": {"type": "string"}}}
+TOOL = {"type": "function", "function": {"name": "lookup", "parameters": FORM}}
+
+async def run(task, model):
+    asked = [{"role": "user", "content": task.prompt}]
+    reply = await model.chat(asked, tools=[TOOL])
+    return reply["choices"][0]["message"]["content"] or ""
+"""
+
+
+@pytest.mark.parametrize(("said", "warned"), [(RIGHT, False), ("<lookup> France</lookup>", True)])
+def test_tools_of_one_s_own_are_told_of_once_the_policy_calls_them(
+    tmp_path: Path, caplog: pytest.LogCaptureFixture, said: str, warned: bool
+) -> None:
+    play(written(tmp_path, OFFERING), HashedEngine([said]), environment=Rooms())
+    assert ("tools of its own" in caplog.text) is warned
+
+
 OWN_LOOP = """
 import asyncio
 

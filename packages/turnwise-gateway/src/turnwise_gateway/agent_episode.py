@@ -280,10 +280,11 @@ class AgentEpisode(Episode):
         return "\n".join(one.content for one in step.results) or observed
 
     def _warn_of_unreached(self) -> None:
-        """Say once where the agent used tools of its own, and none of the environment's."""
+        """Say once where the agent's tools were called, and none of the environment's."""
         assert self._environment is not None  # there is one after a reset
         names = [one.name for one in self._environment.tools()]
-        if not names or self.tools_called or not self.usage.tools:
+        # A tool that is offered and that the policy never calls may well be the environment's.
+        if not names or self.tools_called or not self.usage.endings["calls"]:
             return
         warning = (
             f"the agent used tools of its own, and none of the environment's ({', '.join(names)}): "
