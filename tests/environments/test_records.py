@@ -116,6 +116,22 @@ def test_lines_of_which_the_first_is_a_list(tmp_path: Path) -> None:
     assert told.startswith(f"{path}, line 1: expected a JSON object in braces, found [1, 2]")
 
 
+def test_a_sentence_has_an_end(tmp_path: Path) -> None:
+    def read(record: Mapping[str, Any], where: str) -> str:
+        raise DataError(f"{where}: {record['question'] * 10_000}")
+
+    with pytest.raises(DataError) as error:
+        read_each(written(tmp_path, GOOD), read)
+    assert len(str(error.value)) == 500
+
+
+def test_a_folder_is_no_file_of_records(tmp_path: Path) -> None:
+    with pytest.raises(DataError, match=f"{tmp_path}: give a file that is one of .jsonl"):
+        read_each(tmp_path, question)
+    with pytest.raises(DataError, match=r"none\.jsonl: there is no such file or folder"):
+        read_each(tmp_path / "none.jsonl", question)
+
+
 @pytest.mark.parametrize("name", ["rows.json", "rows.jsonl"])
 @pytest.mark.parametrize("text", ["", "\n\n", "[]"])
 def test_an_empty_file_has_no_records(name: str, text: str, tmp_path: Path) -> None:

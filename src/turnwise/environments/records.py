@@ -27,16 +27,16 @@ def read_each(path: Path, read: Callable[[Mapping[str, Any], str], T]) -> tuple[
     """Read each record, with its place: the results in the order of the file, and sentences on the
     records that are broken, for which `read` raises DataError. Raises it for a missing file,
     another kind of file, and one whose records are all broken."""
-    if not path.is_file():
+    if not path.exists():
         raise DataError(f"{path}: there is no such file or folder")
-    if path.suffix not in _READERS:
-        raise DataError(f"{path}: give a folder, or a file that is one of {', '.join(_READERS)}")
+    if path.suffix not in _READERS or not path.is_file():
+        raise DataError(f"{path}: give a file that is one of {', '.join(_READERS)}")
     found, broken = list[T](), list[str]()
     for where, value in _READERS[path.suffix](path):
         try:
             found.append(read(_record(value, where), where))
         except DataError as error:
-            broken.append(str(error))
+            broken.append(f"{error!s:.500}")
     return found, left_out(path, broken, bool(found))
 
 

@@ -17,6 +17,7 @@ from turnwise.types import Action, Step, Task, Trajectory, Turn
 from turnwise_environments.choosing import all_tasks
 from turnwise_environments.mathematics.environment import Mathematics
 from turnwise_environments.mathematics.tasks import MadeProblems, QuestionFile, Sums, numbers_in
+from turnwise_environments.measurement import random_script
 from turnwise_environments.rewards.numeric import matches
 from turnwise_environments.tools.calculator import calculate
 
@@ -171,6 +172,17 @@ def test_gsm8k_agrees_with_the_calculator_and_the_verifier() -> None:
         answer = task.secret["answer"]
         assert matches(environment.oracle(task)[-1].answer, answer)
         assert matches(rf"\(\boxed{{{answer}}}\).", answer)
+
+
+def test_a_number_that_python_does_not_read_is_only_text(tmp_path: Path) -> None:
+    question = f"What is 1 + {'9' * 5000} - 2?"
+    assert numbers_in(question) == [1, 2]
+    file = write(tmp_path / "q.jsonl", {"question": question, "answer": "Said.\n#### 7"})
+    made = Mathematics(QuestionFile(file, heldout_share=0.0))
+    (task,) = made.tasks("train")
+    looked = calling("calculator", expression="1 + 2")
+    assert judged(made, task, looked, answered("7")).reward == 1.0
+    assert judged(made, task, *random_script(made, task)).reward == 0.0
 
 
 def test_maths_format(tmp_path: Path) -> None:

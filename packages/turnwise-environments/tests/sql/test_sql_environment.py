@@ -144,6 +144,13 @@ BROKEN = {
             "table_info": {"columns": [{"name": "a", "type": "INTEGER"}], "rows": [[1 << 63]]},
         },
     },
+    "entry 1: table 'a': string or blob too big": {
+        **RECORD,
+        "table": {
+            "table_name": "a",
+            "table_info": {"columns": [{"name": "a", "type": "TEXT"}], "rows": [["b" * 30_000]]},
+        },
+    },
     "entry 1: no such table: nowhere": {**CHANGE, "label": ["UPDATE nowhere SET a = 1"]},
 }
 

@@ -30,7 +30,7 @@ from turnwise_environments.rewards.mathematics import is_number, is_right
 from turnwise_environments.tools.calculator import Number, calculate, evaluate, show
 from turnwise_environments.tools.interpreter import BrokenInterpreter, InterpreterTools
 
-_NUMBER = re.compile(r"[0-9]+(?:\.[0-9]+)?")
+_NUMBER = re.compile(r"(?<![0-9])[0-9]{1,99}+(?:\.[0-9]{1,99}+)?(?![0-9])")
 
 
 def derived(trajectory: Trajectory) -> list[float]:

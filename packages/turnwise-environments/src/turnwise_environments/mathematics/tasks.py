@@ -33,7 +33,7 @@ LARGEST = 5000
 WITH_DECIMALS = ("dollars", "hours", "liters")
 """Units of which an answer may be no whole number."""
 
-_NUMBER = re.compile(r"[0-9]+")
+_NUMBER = re.compile(r"(?<![0-9])[0-9]{1,99}(?![0-9])")
 _RANGE = re.compile(r"(\w):(\d+)-(\d+)(?:/(\d+))?")
 NAMES = ("Ada", "Ben", "Eva", "Ida", "Jan", "Leo", "Max", "Mia", "Noa", "Sam", "Tom", "Zoe")
 THINGS = ("apples", "beads", "books", "cards", "eggs", "nuts", "pens", "plums", "shells", "stamps")

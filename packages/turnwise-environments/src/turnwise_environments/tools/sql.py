@@ -107,6 +107,8 @@ class Database:
         """Number of INSERT, UPDATE and DELETE run, whether they changed something or not."""
         self._why = ""
         self._connection = _connect(":memory:")
+        # Before there is anything: what is too large for a row could not be read later.
+        self._connection.setlimit(sqlite3.SQLITE_LIMIT_LENGTH, MAX_VALUE_BYTES)
         try:
             for table in tables:
                 _create(self._connection, table)
