@@ -266,12 +266,10 @@ def test_a_plain_function_runs_in_a_thread_and_has_the_environment_s_tools(tmp_p
 
 OFFERING = """
 FORM = {"type": "object", "properties": {"country": {"type": "string"}}}
-TOOL = {"type": "function", "function": {"name": "lookup", "parameters": FORM}}
 
 async def run(task, model):
-    asked = [{"role": "user", "content": task.prompt}]
-    reply = await model.chat(asked, tools=[TOOL])
-    return reply["choices"][0]["message"]["content"] or ""
+    tool = {"type": "function", "function": {"name": "lookup", "parameters": FORM}}
+    await model.chat([{"role": "user", "content": task.prompt}], tools=[tool])
 """
 
 

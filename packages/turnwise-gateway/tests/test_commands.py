@@ -143,16 +143,14 @@ def test_a_run_keeps_the_account_of_an_agent(shell: Shell, tmp_path: Path) -> No
     folder.begin(load_recipe(str(recipe), []))
     agent = tmp_path / "agent.py"
     agent.write_text(AGENT)
-    shown = shell(
-        "agent", "check", "--run", folder.path, "--recipe", recipe, "--", f"{agent}:run"
-    ).out
+    shown = shell("agent", "check", "--run", folder.path, "--", f"{agent}:run").out
     assert audits(folder.path) == {"agent-0": "The agent, on the held-out task 0"}
     found = {one.check: one for one in read_audit(folder.path, "agent-0")["findings"]}
     assert found["How it ended"].note in shown
     assert found["Agent"].note == f"{agent}:run"
     assert found["Turns"].figure == 1
     assert found["Calls by dialect"].note == "chat_completions 1"
-    assert found["Tokens sampled"].figure is not None
+    assert found["Tokens sampled"].figure in range(1, 9)  # a turn of the run's own recipe
 
 
 @pytest.mark.long

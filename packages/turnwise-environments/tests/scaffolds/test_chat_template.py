@@ -168,6 +168,20 @@ def test_what_cannot_be_used_is_refused_with_the_reason_and_the_line(why: str) -
         make_scaffold(ScaffoldConfig(name="native"), tokenizer, TOOLS)
 
 
+@pytest.mark.parametrize(
+    ("template", "advice"),
+    [
+        ("{{ raise_exception('no') }}", "choose another model, or give its tokenizer another"),
+        ("{{ messages[0].content }}", "choose scaffold tags, or another model"),
+    ],
+)
+def test_scaffold_tags_is_advised_where_it_can_use_the_template(template: str, advice: str) -> None:
+    tokenizer = byte_tokenizer(MARKS, "<x>", "<x>")
+    tokenizer.chat_template = template
+    with pytest.raises(ConfigError, match=advice):
+        make_scaffold(ScaffoldConfig(name="native"), tokenizer, TOOLS)
+
+
 def test_a_tokenizer_without_a_template_is_refused() -> None:
     with pytest.raises(ConfigError, match="has no chat template: choose scaffold tags"):
         make_scaffold(ScaffoldConfig(name="native"), byte_tokenizer(), TOOLS)

@@ -54,8 +54,12 @@ def check(
         ),
     ] = None,
     recipe: Annotated[
-        str, typer.Option(help="A recipe, for the task, the model and the scaffold.")
-    ] = "demo",
+        str | None,
+        typer.Option(
+            help="A recipe, for the task, the model and the scaffold: the run's, or demo, if not "
+            "given."
+        ),
+    ] = None,
     settings: Annotated[
         list[str] | None,
         typer.Option("--set", help="A change of the recipe, as in rollout.max_turns=20."),
@@ -74,6 +78,7 @@ def check(
     from turnwise.storage.run_folder import RunFolder
 
     folder = None if run is None else RunFolder.open(run)
+    recipe = recipe or ("demo" if run is None else str(run / "config.toml"))
     loaded = load_recipe(recipe, [*(settings or []), *_agent(command or [])])
     if loaded.find(AgentConfig) is None:
         raise ConfigError("give the agent after --, as in: turnwise agent check -- node agent.mjs")

@@ -18,7 +18,7 @@ from jinja2 import UndefinedError
 from turnwise.config import Recipe
 from turnwise.errors import ConfigError
 from turnwise.models.places import TINY, tiny_folder
-from turnwise.scaffolds.templates import UNFIT, day_written
+from turnwise.scaffolds.templates import UNFIT, day_written, pieces
 from turnwise.tokens import Source
 from turnwise.types import Action, encodable
 from turnwise_environments.scaffolds.tool_formats import Call
@@ -192,10 +192,15 @@ class Renderer:
         return _pieces(text, marked, said)
 
     def refused(self, why: str) -> ConfigError:
-        """The error that says why the template cannot be used."""
+        """The error that says why the template cannot be used, and what can be."""
+        try:
+            pieces(self._tokenizer, [("user", "")])  # as scaffold tags does
+            instead = "scaffold tags, or another model"
+        except ConfigError:
+            instead = "another model, or give its tokenizer another template"
         return ConfigError(
             f"scaffold native: the chat template of {self._tokenizer.name_or_path!r} cannot be "
-            f"used ({why}): choose scaffold tags, or another model"
+            f"used ({why}): choose {instead}"
         )
 
     def _rendered(self, messages: Sequence[Said], marked: bool, begun: bool) -> str:
