@@ -1,15 +1,19 @@
 """A user's file of records: a broken one is told and passed over, whatever kind of file has it."""
 
 import json
+import struct
 from collections.abc import Mapping
 from pathlib import Path
 from typing import Any
 
+import pyarrow as pa
+import pyarrow.parquet as pq
 import pytest
 
 from turnwise.environments.records import read_each
 from turnwise.errors import DataError
 
+OFFSETS = struct.pack("4i", 0, 1, 3, 4)
 GOOD = '{"question": "a"}'
 
 
@@ -114,6 +118,19 @@ def test_lines_of_which_the_first_is_a_list(tmp_path: Path) -> None:
     found, (told,) = read_each(path, question)
     assert found == ["a", "a"]
     assert told.startswith(f"{path}, line 1: expected a JSON object in braces, found [1, 2]")
+
+
+def test_a_value_of_parquet_that_python_lacks_voids_no_file(tmp_path: Path) -> None:
+    """Such as a time in nanoseconds, which pandas writes, and a text that is no UTF-8."""
+    bytes_of = pa.py_buffer(b"\xffabc")
+    texts = pa.Array.from_buffers(pa.string(), 3, [None, pa.py_buffer(OFFSETS), bytes_of])
+    times = pa.array([1, 2, 3], pa.timestamp("ns"))
+    far = pa.array([2**62, 0, 0], pa.timestamp("us"))
+    path = tmp_path / "rows.parquet"
+    pq.write_table(pa.table({"question": texts, "at": times, "far": far}), path)
+    found, told = read_each(path, question)
+    assert found == ["ab", "c"]
+    assert told == [f"{path}, row 0: no question: left out"]
 
 
 def test_a_sentence_has_an_end(tmp_path: Path) -> None:

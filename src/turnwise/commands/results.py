@@ -166,16 +166,13 @@ def _reliability_table(parts: Mapping[str, Mapping[str, Any]]) -> list[Table]:
 
 def _reliability(summary: Mapping[str, Any]) -> list[str]:
     """Give pass@k, pass^k and the best of k a line for each k above 1, where they were measured."""
+    by = {"best@k": f" by {summary.get('best_by')}"}
     return [
-        f"{name[:-1]}{k}{_by(summary, name)} {_estimate(entry)}"
+        f"{name[:-1]}{k}{by.get(name, '')} {_estimate(entry)}"
         for name in OF_SEVERAL
         for k, entry in summary.get(name, {}).items()
         if k != "1"
     ]
-
-
-def _by(summary: Mapping[str, Any], name: str) -> str:
-    return f" by {summary['best_by']}" if name == "best@k" else ""
 
 
 def _estimate(entry: Mapping[str, Any]) -> str:

@@ -54,13 +54,11 @@ class Section(BaseModel):
                 changes[name] = {key: change(one) for key, one in value.items()}
             elif mark in field.metadata and isinstance(value, str):
                 changes[name] = change(value)
-            elif isinstance(value, tuple) and mark in _marks_of_entries(field):
+            elif isinstance(value, tuple) and mark in getattr(
+                next(iter(get_args(field.annotation)), None), "__metadata__", ()
+            ):
                 changes[name] = tuple(map(change, value))
         return self.model_copy(update=changes)
-
-
-def _marks_of_entries(field: FieldInfo) -> Sequence[Any]:
-    return getattr(next(iter(get_args(field.annotation)), None), "__metadata__", ())
 
 
 IS_PATH, IS_MODEL = "a path", "a model"

@@ -85,8 +85,7 @@ def lines_of(text: str, path: Path) -> Iterator[tuple[str, str]]:
 
 
 def _json_rows(path: Path) -> Iterator[Row]:
-    # What is no UTF-8 is kept, so that it voids its own record alone. A file's beginning says what
-    # it is, and not its name: BFCL and others call JSON Lines .json.
+    # What is no UTF-8 voids its own record alone. BFCL and others call JSON Lines .json.
     text = path.read_text(encoding="utf-8-sig", errors="surrogateescape")
     with suppress(DataError):
         whole = parsed(text, str(path))
@@ -128,10 +127,20 @@ def _entries(text: str, path: Path) -> Iterator[tuple[str, str, int]]:
 def _parquet_rows(path: Path) -> Iterator[Row]:
     try:
         with pq.ParquetFile(path) as file:
-            rows = (row for batch in file.iter_batches(1024) for row in batch.to_pylist())
-            yield from ((f"{path}, row {number}", row) for number, row in enumerate(rows))
+            batches, names = file.iter_batches(1024), file.schema_arrow.names
+            rows = (cells for batch in batches for cells in zip(*batch.columns, strict=True))
+            for number, cells in enumerate(rows):
+                yield f"{path}, row {number}", dict(zip(names, map(_cell, cells), strict=True))
     except (pa.ArrowException, OSError) as error:
         raise DataError(f"{path}: not a Parquet file: {error}") from None
+
+
+def _cell(cell: Any) -> Any:
+    """The value of a cell; None where Python has none, as of nanoseconds and what is no UTF-8."""
+    try:
+        return cell.as_py()
+    except (ValueError, OverflowError, LookupError):
+        return None
 
 
 def parsed(text: str, where: str, first_line: int = 0) -> Any:

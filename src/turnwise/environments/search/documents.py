@@ -45,12 +45,13 @@ def read_documents(path: Path) -> tuple[list[Document], list[str]]:
     empty, or not readable."""
     told: list[str] = []
     if path.is_dir():
-        documents = [document for file in _text_files(path) for document in _passages(file, path)]
+        texts = (one for one in path.rglob("*") if one.suffix in (".txt", ".md") and one.is_file())
+        documents = [document for file in sorted(texts) for document in _passages(file, path)]
     else:
-        texts, told = read_each(path, _document)
+        read, told = read_each(path, _document)
         documents = [
             Document(str(number), title, "passage", title, text)
-            for number, (title, text) in enumerate(texts)
+            for number, (title, text) in enumerate(read)
         ]
     if not any(document.text for document in documents):
         raise DataError(f"{path}: there are no documents with text in it")
@@ -75,11 +76,6 @@ def _field(record: Mapping[str, Any], names: Sequence[str], where: str) -> str:
         f"{where}: there is no field {' or '.join(map(repr, names))}: a document has 'title' (or "
         f"'name') and 'text' (or 'contents'); this one has {', '.join(map(repr, record)) or 'none'}"
     )
-
-
-def _text_files(folder: Path) -> list[Path]:
-    files = (path for path in folder.rglob("*") if path.suffix in (".txt", ".md"))
-    return sorted(path for path in files if path.is_file())
 
 
 def _passages(file: Path, folder: Path) -> Iterator[Document]:
