@@ -12,8 +12,6 @@ from turnwise.threads import cpuinfo
 
 X86 = ("x86_64", "AMD64")
 """Names of processors on which the libraries' kernels were measured: elsewhere some are slow."""
-ROWS = 64
-"""Rows of states for which MKL orders weights; it multiplies any number by them."""
 
 Product = Callable[[Tensor], Tensor]
 """States [n, inputs] by weights, [n, outputs]."""
@@ -29,7 +27,8 @@ def product(weights: Tensor) -> Product:
         # Transposed: with the weights first few rows and many outputs are up to twice as fast.
         return lambda states: torch.mm(weights, states.t()).t()
     if weights.dtype == torch.float32 and suits_mkl():
-        kept = torch.ops.mkl._mkl_reorder_linear_weight(weights, ROWS)
+        # For any number of rows of states; ordered for as many as outputs, all take twice as long.
+        kept = torch.ops.mkl._mkl_reorder_linear_weight(weights, min(512, -(-len(weights) // 2)))
         # It also wants the weights as they were, and reads their shape alone.
         shape = weights.new_empty(()).expand(weights.shape)
         return lambda states: torch.ops.mkl._mkl_linear(states, kept, shape, None, len(states))
