@@ -139,12 +139,10 @@ def save_with(
     except (OSError, SafetensorError) as error:
         shutil.rmtree(temporary, ignore_errors=True)
         good = latest(root)
-        kept = (
-            f"the last good checkpoint is {good}"
-            if good
-            else "there is no earlier checkpoint beside it"
-        )
-        raise InfrastructureError(f"checkpoint {target} not saved: {error}; {kept}") from error
+        kept = f"the last good checkpoint is {good}" if good else "no earlier checkpoint is there"
+        raise InfrastructureError(
+            f"checkpoint {target} not saved: {error}; {kept}. Mend that, and go on with --resume"
+        ) from error
     return target
 
 
