@@ -202,6 +202,10 @@ def refused(work: Callable[[], Any]) -> str:
 @contextmanager
 def staying_on_the_host(module: str) -> Iterator[None]:
     """Inside, tensors that a module makes for a device, or brings to one, stay on the host."""
+    # PyTorch keeps the set of functions that make tensors from when it is first needed. With those
+    # below in it, transformers leaves rotary frequencies as what was in memory.
+    with torch.device("meta"):
+        torch.zeros(1)
     made = {name: getattr(torch, name) for name in ("arange", "tensor", "zeros")}
     moved = torch.Tensor.to
 
