@@ -172,8 +172,10 @@ import os, socket, struct, time
 host, _, port = os.environ["ADDRESS"].removeprefix("http://").partition(":")
 with socket.create_connection((host, int(port))) as connection:
     connection.sendall(b"asked")
+    while not os.path.exists(os.environ["HEARD"]):
+        time.sleep(0.05)
     connection.setsockopt(socket.SOL_SOCKET, socket.SO_LINGER, struct.pack("ii", 1, 0))
-while not os.path.exists(os.environ["HEARD"]):
+while not os.path.exists(os.environ["ENDED"]):
     time.sleep(0.05)
 """
 
@@ -183,10 +185,13 @@ async def test_the_gateway_hears_of_a_connection_that_the_agent_resets(
 ) -> None:
     monkeypatch.setenv("ADDRESS", forward.PLACE)
     monkeypatch.setenv("HEARD", str(tmp_path / "heard"))
+    monkeypatch.setenv("ENDED", str(tmp_path / "ended"))
     heard: asyncio.Future[bytes] = asyncio.get_running_loop().create_future()
 
     async def serve(reader: asyncio.StreamReader, writer: asyncio.StreamWriter) -> None:
-        heard.set_result(await reader.read())
+        asked = await reader.readexactly(5)
+        (tmp_path / "heard").touch()  # a reset before that may take what was sent with it
+        heard.set_result(asked + await reader.read())
         writer.close()
 
     place = str(tmp_path / "gateway")
@@ -196,7 +201,7 @@ async def test_the_gateway_hears_of_a_connection_that_the_agent_resets(
         try:
             assert await heard == b"asked"
         finally:
-            (tmp_path / "heard").touch()  # the agent ends
+            (tmp_path / "ended").touch()  # the agent ends
         assert await forwarding.wait() == 0
 
 
